@@ -1,0 +1,112 @@
+-- Messages become generations, and settled generations leave nothing behind, whoever writes the rows.
+--
+-- Lock order, everywhere: message -> queued generation; active generation -> tool call -> message.
+
+-- An unprocessed message asks for a generation of its target agent, in the same transaction.
+--
+-- `do update ... where false` changes nothing but locks the queued row until this transaction ends. A
+-- claim skips locked rows, so no worker can take the queued generation, finish it, and leave this
+-- message, which it could not see, without one. `do nothing` would lose that message.
+create or replace function "ai_db".enqueue_generations() returns trigger language plpgsql as $$
+declare
+  wanted text[];
+  made integer;
+begin
+  select array_agg(w.target_agent) into wanted
+    from (select distinct session_id, target_agent from new_messages where not processed) w;
+  if wanted is null then
+    return null;
+  end if;
+  insert into "ai_db".generations as g (session_id, agent_name, priority, concurrency_key)
+    select w.session_id, w.target_agent, s.priority, s.concurrency_key
+      from (select distinct session_id, target_agent from new_messages where not processed) w
+      join "ai_db".sessions s on s.id = w.session_id
+     order by w.session_id, w.target_agent
+    on conflict (session_id, agent_name) where status = 'pending' and attempt = 0
+      do update set priority = g.priority where false;
+  get diagnostics made = row_count;
+  if made < cardinality(wanted) then
+    -- The lock above may have made a waking worker skip the queued row: ring again at our commit.
+    perform "ai_db".ring('generation', wanted);
+  end if;
+  return null;
+end $$;
+
+create trigger messages_enqueue after insert on "ai_db".messages
+  referencing new table as new_messages for each statement
+  execute function "ai_db".enqueue_generations();
+
+-- A settled generation: its inbox is processed, its unsettled tool calls are cancelled, and messages
+-- it did not take in have a next generation.
+create or replace function "ai_db".finish_generation() returns trigger language plpgsql as $$
+begin
+  if old.attempt = 0 then
+    -- Stopped before its first claim fixed an inbox: it would have answered whatever is there.
+    update "ai_db".messages set processed = true, processed_by = new.id
+     where session_id = new.session_id and target_agent = new.agent_name and not processed;
+    return null;
+  end if;
+  update "ai_db".messages set processed = true, processed_by = new.id
+   where not processed and id in (select jsonb_array_elements_text(new.inbox));
+  if new.status <> 'completed' then
+    update "ai_db".tool_calls
+       set status = 'cancelled', cancel_reason = coalesce(new.cancel_reason, 'by-error'), completed_at = now()
+     where generation_id = new.id and status in ('pending', 'executing');
+  end if;
+  insert into "ai_db".generations as g (session_id, agent_name, priority, concurrency_key)
+    select new.session_id, new.agent_name, s.priority, s.concurrency_key
+      from "ai_db".sessions s
+     where s.id = new.session_id and exists (
+       select 1 from "ai_db".messages m
+        where m.session_id = new.session_id and m.target_agent = new.agent_name and not m.processed)
+    on conflict (session_id, agent_name) where status = 'pending' and attempt = 0
+      do update set priority = g.priority where false;
+  return null;
+end $$;
+
+create trigger generations_finish after update on "ai_db".generations for each row
+  when (old.status <> new.status and new.status in ('completed', 'failed', 'cancelled'))
+  execute function "ai_db".finish_generation();
+
+-- Puts a generation down while something it asked for is unsettled. Returns true when it did.
+--
+-- A function, not one UPDATE: the check must see what committed while it waited for the row's lock,
+-- and inside a statement every subquery keeps the older snapshot.
+create or replace function "ai_db".put_down_generation(
+  generation text, fence integer, reason text
+) returns boolean language plpgsql as $$
+begin
+  perform 1 from "ai_db".generations
+    where id = generation and attempt = fence and status = 'generating' for no key update;
+  if not found then
+    return null;
+  end if;
+  update "ai_db".generations
+     set status = 'waiting', wait_reason = reason, attempts_without_progress = 0
+   where id = generation and exists (
+     select 1 from "ai_db".tool_calls
+      where generation_id = generation and status in ('pending', 'executing'));
+  return found;
+end $$;
+
+-- The transaction that settles the last thing a waiting generation waits for makes it pending again.
+create or replace function "ai_db".resume_generation() returns trigger language plpgsql as $$
+declare
+  holder record;
+begin
+  select id, status, wait_reason, worker_id into holder
+    from "ai_db".generations where id = new.generation_id for no key update;
+  if holder.status = 'waiting' and holder.wait_reason in ('tools', 'approval') then
+    update "ai_db".generations g set status = 'pending', wait_reason = null, run_at = now()
+     where g.id = new.generation_id and not exists (
+       select 1 from "ai_db".tool_calls c
+        where c.generation_id = g.id and c.status in ('pending', 'executing'));
+  elsif holder.status = 'generating' and holder.worker_id is distinct from new.worker_id then
+    perform pg_notify(tg_table_schema, 'settled:' || new.generation_id);
+  end if;
+  return null;
+end $$;
+
+create trigger tool_calls_settled after update on "ai_db".tool_calls for each row
+  when (old.status <> new.status and new.status in ('completed', 'failed', 'cancelled'))
+  execute function "ai_db".resume_generation();
