@@ -109,30 +109,32 @@ export function evaluate(expression: string): number {
 }
 
 /** Cities that no IANA zone is named after. */
-const MORE_CITIES: Readonly<Record<string, string>> = {
-  beijing: 'Asia/Shanghai',
-  mumbai: 'Asia/Calcutta',
-  delhi: 'Asia/Calcutta',
-  'new delhi': 'Asia/Calcutta',
-  bangalore: 'Asia/Calcutta',
-  osaka: 'Asia/Tokyo',
-  'san francisco': 'America/Los_Angeles',
-  seattle: 'America/Los_Angeles',
-  boston: 'America/New_York',
-  washington: 'America/New_York',
-  'washington dc': 'America/New_York',
-  'rio de janeiro': 'America/Sao_Paulo',
-  'cape town': 'Africa/Johannesburg',
-  barcelona: 'Europe/Madrid',
-  milan: 'Europe/Rome',
-  geneva: 'Europe/Zurich',
-  munich: 'Europe/Berlin',
-  hamburg: 'Europe/Berlin',
-  frankfurt: 'Europe/Berlin',
-  edinburgh: 'Europe/London',
-  utc: 'UTC',
-  gmt: 'UTC',
-}
+const MORE_CITIES: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    beijing: 'Asia/Shanghai',
+    mumbai: 'Asia/Calcutta',
+    delhi: 'Asia/Calcutta',
+    'new delhi': 'Asia/Calcutta',
+    bangalore: 'Asia/Calcutta',
+    osaka: 'Asia/Tokyo',
+    'san francisco': 'America/Los_Angeles',
+    seattle: 'America/Los_Angeles',
+    boston: 'America/New_York',
+    washington: 'America/New_York',
+    'washington dc': 'America/New_York',
+    'rio de janeiro': 'America/Sao_Paulo',
+    'cape town': 'Africa/Johannesburg',
+    barcelona: 'Europe/Madrid',
+    milan: 'Europe/Rome',
+    geneva: 'Europe/Zurich',
+    munich: 'Europe/Berlin',
+    hamburg: 'Europe/Berlin',
+    frankfurt: 'Europe/Berlin',
+    edinburgh: 'Europe/London',
+    utc: 'UTC',
+    gmt: 'UTC',
+  }),
+)
 
 function timeIn(place: string, now: Date) {
   const timeZone = timeZoneOf(place)
@@ -153,7 +155,7 @@ function timeZoneOf(place: string): string {
   const zones = Intl.supportedValuesOf('timeZone')
   const zone =
     zones.find((name) => name.toLowerCase() === wanted.replaceAll(' ', '_')) ??
-    MORE_CITIES[city] ??
+    MORE_CITIES.get(city) ??
     zones.find((name) => name.toLowerCase().endsWith(`/${city.replaceAll(' ', '_')}`))
   if (zone !== undefined) return zone
   throw new Error(
@@ -162,7 +164,7 @@ function timeZoneOf(place: string): string {
 }
 
 /* prettier-ignore */
-const ENCYCLOPEDIA: Readonly<Record<string, string>> = {
+const ENCYCLOPEDIA: ReadonlyMap<string, string> = new Map(Object.entries({
   'ada lovelace': 'Ada Lovelace (1815–1852) was an English mathematician who published the first algorithm meant for a machine, Babbage’s Analytical Engine.',
   'alan turing': 'Alan Turing (1912–1954) was an English mathematician who defined what a computation is and helped to break the Enigma cipher.',
   'grace hopper': 'Grace Hopper (1906–1992) was an American rear admiral and computer scientist who wrote one of the first compilers.',
@@ -175,13 +177,13 @@ const ENCYCLOPEDIA: Readonly<Record<string, string>> = {
   postgres: 'PostgreSQL is an open-source relational database that began at Berkeley in 1986 as POSTGRES.',
   'black hole': 'A black hole is a region of space whose gravity is so strong that not even light can leave it.',
   durability: 'Durability is the promise that what a database has committed survives a crash; it is the D of ACID.',
-}
+}))
 
 function lookUp(topic: string): { found: boolean; topic: string; summary?: string } {
   const key = topic
     .trim()
     .toLowerCase()
     .replace(/^(?:the|an?)\s+/, '')
-  const summary = ENCYCLOPEDIA[key] ?? ENCYCLOPEDIA[{ postgresql: 'postgres' }[key] ?? '']
+  const summary = ENCYCLOPEDIA.get(key === 'postgresql' ? 'postgres' : key)
   return summary === undefined ? { found: false, topic } : { found: true, topic, summary }
 }

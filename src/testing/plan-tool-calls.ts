@@ -58,7 +58,7 @@ function trimSum(run: string): string {
 
 // The captures are lookaheads, so that a second question inside the first one's tail is found too.
 const TIME_ASKED =
-  /(?:\btime is it|\btime it is|\bthe (?:current |local )?time|\b(?:current|local) time|^\s*time)(?: (?:right )?now| currently)?(?= (?:in|at|for) ([^?!.;\n]+)|[?!.\n]|$)/gim
+  /(?:\btime is it|\btime it is|(?<!\b(?:all|by|of|at|for) )\bthe (?:current |local )?time|\b(?:current|local) time|^\s*time)(?: (?:right )?now| currently)?(?= (?:in|at|for) ([^?!.;\n]+)|[?!.\n]|$)/gim
 
 function findPlaces(question: string): string[] {
   const asked = [...question.matchAll(TIME_ASKED)]
