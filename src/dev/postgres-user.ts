@@ -7,7 +7,7 @@
  * Postgres must reach is tried as that user, not computed from modes: ACLs and mounts count too.
  */
 import { execFile, spawnSync } from 'node:child_process'
-import { chown, lstat, mkdir, stat } from 'node:fs/promises'
+import { chmod, chown, lstat, mkdir, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -70,6 +70,7 @@ export async function sharedPlace(user: PostgresUser | undefined): Promise<strin
     const found = await lstat(place).catch(() => undefined)
     if (found === undefined) continue
     if (found.isDirectory() && found.uid === uid && (found.mode & 0o022) === 0) {
+      await chmod(place, 0o755) // A umask of 077 has shut out the very users it is for.
       return place
     }
     throw devStackError(

@@ -21,6 +21,7 @@ describe.skipIf(notRoot)(
   () => {
     let rootOnly: string
     let reachable: string
+    let umaskBefore: number
 
     beforeAll(async () => {
       reachable = await makeTempDir('reachable')

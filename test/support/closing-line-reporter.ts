@@ -1,7 +1,6 @@
 /**
  * Ends a run with one plain line, `N passed, N failed, N skipped`, alone and last, for programs that
- * read the output. A file that could not be loaded and an error outside of any test count as failed:
- * a red run must never read `0 failed`.
+ * read the output. What fails outside of any test counts too: a red run must never read `0 failed`.
  */
 import type { Reporter, SerializedError, TestModule } from 'vitest/node'
 
@@ -18,8 +17,12 @@ export default class ClosingLineReporter implements Reporter {
       }
       counts.failed += failedHere === 0 && module.state() === 'failed' ? 1 : failedHere
     }
-    const line = `${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`
     // After everything the other reporters still have to say about the same event.
-    process.once('exit', () => process.stdout.write(`\n${line}\n`))
+    process.once('exit', (code) => {
+      // A global setup that threw is in no module and in no list, only in the exit code.
+      if (code !== 0 && counts.failed === 0) counts.failed = 1
+      const { passed, failed, skipped } = counts
+      process.stdout.write(`\n${passed} passed, ${failed} failed, ${skipped} skipped\n`)
+    })
   }
 }
