@@ -17,7 +17,10 @@ export interface Layer {
 export const layers: readonly Layer[] = [
   { units: ['contract/', 'errors.ts'], among: 'one-way' },
   { units: ['schema.ts', 'internal/'], among: 'one-way' },
-  { units: ['claims/', 'tools/', 'streams/', 'electric/', 'migrate.ts'], among: 'never' },
+  {
+    units: ['claims/', 'sessions/', 'tools/', 'streams/', 'electric/', 'migrate.ts'],
+    among: 'never',
+  },
   { units: ['runner/', 'generation/', 'fibers/'], among: 'one-way' },
   { units: ['agent/'], among: 'one-way' },
   { units: ['handler/', 'client/', 'dev/', 'cli/', 'testing/'], among: 'one-way' },
