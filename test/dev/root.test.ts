@@ -32,6 +32,7 @@ describe.skipIf(notRoot)(
 
     afterAll(async () => {
       vi.unstubAllEnvs()
+    process.umask(umaskBefore)
       await rm(rootOnly, { recursive: true, force: true })
       await rm(reachable, { recursive: true, force: true })
     })
