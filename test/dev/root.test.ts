@@ -28,11 +28,12 @@ describe.skipIf(notRoot)(
       rootOnly = await mkdtemp(join(tmpdir(), 'electric-ai-db-root-only-'))
       await chmod(rootOnly, 0o700)
       vi.stubEnv('TMPDIR', reachable)
+      umaskBefore = process.umask(0o077) // What root's shell often has; it must not matter.
     })
 
     afterAll(async () => {
       vi.unstubAllEnvs()
-    process.umask(umaskBefore)
+      process.umask(umaskBefore)
       await rm(rootOnly, { recursive: true, force: true })
       await rm(reachable, { recursive: true, force: true })
     })
