@@ -100,12 +100,12 @@ async function removeOwn(path: string, owner: Owner): Promise<void> {
 }
 
 function heldError(holder: Owner, dataDir: string) {
-  const where = holder.urls
-    ? `DATABASE_URL=${holder.urls.databaseUrl} STREAMS_URL=${holder.urls.streamsUrl}`
-    : 'which is still starting'
+  const { urls } = holder
+  const share = urls
+    ? `To share it, set DATABASE_URL=${urls.databaseUrl} STREAMS_URL=${urls.streamsUrl}; otherwise`
+    : 'It is still starting: wait for it,'
   return devStackError(
-    `Another development stack (pid ${holder.pid}) already runs in ${dataDir}: ${where}. ` +
-      'Set these two variables to share it, stop it, or choose another directory with dataDir ' +
-      '(--data-dir).',
+    `Another development stack (pid ${holder.pid}) already runs in ${dataDir}. ${share} stop it, ` +
+      'or choose another directory with dataDir (--data-dir).',
   )
 }
