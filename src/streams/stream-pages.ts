@@ -35,7 +35,7 @@ export async function* ssePages(
   const response = await get(source, { offset, live: 'sse' }, signal)
   if (!response.body) throw new Error('The stream server answered without a body.')
   let items: TranscriptItem[] = []
-  for await (const event of sseEvents(response.body)) {
+  for await (const event of sseEvents(response.body, signal)) {
     if (event.name === 'data') items.push(...(JSON.parse(event.data) as TranscriptItem[]))
     if (event.name !== 'control') continue
     const control = JSON.parse(event.data) as SseControl
@@ -98,8 +98,14 @@ interface SseEvent {
 }
 
 /** The subset of server-sent events that Durable Streams servers send: `event` and `data` lines. */
-async function* sseEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<SseEvent, void> {
+async function* sseEvents(
+  body: ReadableStream<Uint8Array>,
+  signal: AbortSignal,
+): AsyncGenerator<SseEvent, void> {
   const reader = body.getReader()
+  // Not left to fetch: aborted while the last bytes arrive, Node's never settles the pending read.
+  const cancel = () => void reader.cancel().catch(() => {})
+  signal.addEventListener('abort', cancel)
   const decoder = new TextDecoder()
   let rest = ''
   let event: SseEvent = { name: 'message', data: '' }
@@ -117,7 +123,8 @@ async function* sseEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<SseE
       }
     }
   } finally {
-    await reader.cancel().catch(() => {})
+    signal.removeEventListener('abort', cancel)
+    cancel()
   }
 }
 
