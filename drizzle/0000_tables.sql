@@ -166,7 +166,7 @@ CREATE TABLE "ai_db"."tool_calls" (
 	"provider_call_id" text NOT NULL,
 	"name" text NOT NULL,
 	"args" jsonb NOT NULL,
-	"args_hash" text GENERATED ALWAYS AS (encode(sha256(convert_to(args::text, 'UTF8')), 'hex')) STORED,
+	"args_hash" text DEFAULT '' NOT NULL,
 	"status" text DEFAULT 'pending' NOT NULL,
 	"cancel_reason" text,
 	"result" jsonb,

@@ -71,3 +71,13 @@ end $$;
 
 create trigger approvals_append_only before update on "ai_db".approvals for each row
   execute function "ai_db".refuse_change();
+
+-- The hash always is that of the arguments, whoever writes them.
+create or replace function "ai_db".hash_args() returns trigger language plpgsql as $$
+begin
+  new.args_hash := encode(sha256(convert_to(new.args::text, 'UTF8')), 'hex');
+  return new;
+end $$;
+
+create trigger tool_calls_args_hash before insert or update of args, args_hash on "ai_db".tool_calls for each row
+  execute function "ai_db".hash_args();

@@ -36,6 +36,34 @@ create trigger messages_enqueue after insert on "ai_db".messages
   referencing new table as new_messages for each statement
   execute function "ai_db".enqueue_generations();
 
+-- An agent's question to another agent is a tool call of the one and a message to the other, with the
+-- call's id as its request_id. The generation that took the message in settles the call: by its two legal
+-- moves, as whoever answers has executed it.
+create or replace function "ai_db".answer_askers(
+  generation text, outcome text, failure text, inbox jsonb, worker text
+) returns void language plpgsql as $$
+declare
+  asked text[];
+begin
+  select array_agg(c.id order by c.id) into asked
+    from "ai_db".messages m join "ai_db".tool_calls c on c.id = m.request_id
+   where m.id in (select jsonb_array_elements_text(inbox)) and m.request_id is not null and c.status = 'pending';
+  if asked is null then
+    return;
+  end if;
+  update "ai_db".tool_calls set status = 'executing', attempt = attempt + 1, worker_id = worker, started_at = now()
+   where id = any (asked);
+  if outcome = 'completed' then
+    update "ai_db".tool_calls set status = 'completed', completed_at = now(), result = jsonb_build_object('response',
+        coalesce((select content from "ai_db".messages where generation_id = generation and role = 'assistant'), ''))
+     where id = any (asked);
+  else
+    update "ai_db".tool_calls set status = 'failed', completed_at = now(),
+        error = 'the agent did not answer: ' || coalesce(failure, outcome)
+     where id = any (asked);
+  end if;
+end $$;
+
 -- A settled generation: its inbox is processed, its unsettled tool calls are cancelled, and messages
 -- it did not take in have a next generation.
 create or replace function "ai_db".finish_generation() returns trigger language plpgsql as $$
@@ -48,6 +76,7 @@ begin
   end if;
   update "ai_db".messages set processed = true, processed_by = new.id
    where not processed and id in (select jsonb_array_elements_text(new.inbox));
+  perform "ai_db".answer_askers(new.id, new.status, new.error, new.inbox, coalesce(new.worker_id, 'nobody'));
   if new.status <> 'completed' then
     update "ai_db".tool_calls
        set status = 'cancelled', cancel_reason = coalesce(new.cancel_reason, 'by-error'), completed_at = now()

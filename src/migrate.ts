@@ -70,16 +70,23 @@ async function apply(
   owner: 'library' | 'host',
 ): Promise<MigrateResult> {
   const journal = `${quoteIdentifier(schema)}.${quoteIdentifier('_migrations')}`
-  await run(tx, `select pg_advisory_xact_lock(hashtextextended('electric-ai-db migrate ${schema}', 0))`)
+  await run(
+    tx,
+    `select pg_advisory_xact_lock(hashtextextended('electric-ai-db migrate ${schema}', 0))`,
+  )
   if (!(await exists(tx, 'select 1 from pg_namespace where nspname = $name', schema))) {
     await run(tx, `create schema ${quoteIdentifier(schema)}`)
   }
-  await run(
-    tx,
-    `create table if not exists ${journal} (name text primary key, hash text not null, applied_at timestamptz not null default now())`,
-  )
+  if (!(await exists(tx, 'select 1 where to_regclass($name) is not null', journal))) {
+    await run(
+      tx,
+      `create table ${journal} (name text primary key, hash text not null, applied_at timestamptz not null default now())`,
+    )
+  }
   const done = new Map(
-    (await rows<{ name: string; hash: string }>(tx, `select name, hash from ${journal}`)).map((row) => [row.name, row.hash]),
+    (await rows<{ name: string; hash: string }>(tx, `select name, hash from ${journal}`)).map(
+      (row) => [row.name, row.hash],
+    ),
   )
   refuseNewer(done, files, schema)
   if (owner === 'host') await requireHostTables(tx, schema)
@@ -210,5 +217,7 @@ async function exists(tx: DrizzleDatabase, text: string, name: string): Promise<
 
 function rootMessage(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined
-  return cause instanceof Error ? cause.message : String(error instanceof Error ? error.message : error)
+  return cause instanceof Error
+    ? cause.message
+    : String(error instanceof Error ? error.message : error)
 }

@@ -63,8 +63,11 @@ const oneOf = (name: string, column: AnyPgColumn, words: readonly string[]) =>
 const idShape = (name: string, column: AnyPgColumn) =>
   check(name, sql`char_length(${column}) between 1 and 200`)
 
-const settledAgrees = (name: string, status: AnyPgColumn, completedAt: AnyPgColumn): ReturnType<typeof check> =>
-  check(name, settledIff(status, completedAt))
+const settledAgrees = (
+  name: string,
+  status: AnyPgColumn,
+  completedAt: AnyPgColumn,
+): ReturnType<typeof check> => check(name, settledIff(status, completedAt))
 
 const settledIff = (status: AnyPgColumn, completedAt: AnyPgColumn): SQL =>
   sql`(${status} in ('completed', 'failed', 'cancelled')) = (${completedAt} is not null)`
@@ -236,10 +239,7 @@ export function createTables<const Name extends string>(schemaName: Name) {
         'generations_waiting_check',
         sql`(${t.status} = 'waiting') = (${t.waitReason} is not null)`,
       ),
-      check(
-        'generations_failed_check',
-        sql`${t.status} <> 'failed' or ${t.error} is not null`,
-      ),
+      check('generations_failed_check', sql`${t.status} <> 'failed' or ${t.error} is not null`),
       settledAgrees('generations_completed_at_check', t.status, t.completedAt),
       check(
         'generations_held_check',
@@ -296,10 +296,11 @@ export function createTables<const Name extends string>(schemaName: Name) {
       providerCallId: text('provider_call_id').notNull(),
       name: text('name').notNull(),
       args: jsonb('args').$type<unknown>().notNull(),
-      /** sha256 of the arguments as Postgres writes them; an approval is bound to it. */
-      argsHash: text('args_hash').generatedAlwaysAs(
-        sql`encode(sha256(convert_to(args::text, 'UTF8')), 'hex')`,
-      ),
+      /**
+       * sha256 of the arguments as Postgres writes them; an approval is bound to it. Kept by a trigger: a
+       * generated column would make every update fail under full replica identity.
+       */
+      argsHash: text('args_hash').notNull().default(''),
       status: text('status').$type<ToolCallStatus>().notNull().default('pending'),
       cancelReason: text('cancel_reason').$type<CancelReason>(),
       result: jsonb('result').$type<unknown>(),
@@ -400,10 +401,7 @@ export function createTables<const Name extends string>(schemaName: Name) {
       }).onDelete('cascade'),
       uniqueIndex('chunks_generation_id_index_key').on(t.generationId, t.index),
       index('chunks_session_id_idx').on(t.sessionId),
-      check(
-        'chunks_order_check',
-        sql`${t.index} >= 0 and ${t.step} >= 0 and ${t.attempt} > 0`,
-      ),
+      check('chunks_order_check', sql`${t.index} >= 0 and ${t.step} >= 0 and ${t.attempt} > 0`),
     ],
   )
 

@@ -24,7 +24,10 @@ const checkCures: Readonly<Record<string, { field: string; cure: string }>> = {
   messages_role_check: { field: 'role', cure: "Use 'user', 'assistant' or 'system'." },
   messages_id_check: { field: 'id', cure: 'An id has 1 to 200 characters.' },
   messages_actor_id_check: { field: 'actorId', cure: 'An actor id has 1 to 200 characters.' },
-  messages_target_agent_check: { field: 'targetAgent', cure: 'An agent name has 1 to 200 characters.' },
+  messages_target_agent_check: {
+    field: 'targetAgent',
+    cure: 'An agent name has 1 to 200 characters.',
+  },
   sessions_id_check: { field: 'id', cure: 'An id has 1 to 200 characters.' },
 }
 
@@ -71,7 +74,10 @@ export function mapDatabaseError(error: unknown): Error {
   const failure = failureOf(error)
   const code = failure.code ?? ''
   const told = failure.message ?? String(error)
-  if (unreachable.has(code) || /Connection terminated|Client has encountered a connection error/.test(told)) {
+  if (
+    unreachable.has(code) ||
+    /Connection terminated|Client has encountered a connection error/.test(told)
+  ) {
     return new AiDbError(
       'DATABASE_UNREACHABLE',
       `The database could not be reached (${told}). Check the database URL and that Postgres is up.`,
@@ -79,7 +85,8 @@ export function mapDatabaseError(error: unknown): Error {
     )
   }
   const mapped = mappers[code]?.(failure, told)
-  if (mapped) return new AiDbError(mapped.code, mapped.message, { field: mapped.field, cause: error })
+  if (mapped)
+    return new AiDbError(mapped.code, mapped.message, { field: mapped.field, cause: error })
   return error instanceof Error ? error : new Error(told)
 }
 

@@ -11,7 +11,12 @@ import { AiDbError } from '../errors.js'
 import { delay, jittered } from './abort.js'
 import { isTransient, mapDatabaseError } from './database-errors.js'
 import { openNodePostgresSession, openPostgresJsSession } from './session.js'
-import type { DatabaseSession, NodePostgresClient, PostgresJsClient, SessionOptions } from './session.js'
+import type {
+  DatabaseSession,
+  NodePostgresClient,
+  PostgresJsClient,
+  SessionOptions,
+} from './session.js'
 import { tableNames } from './statement.js'
 import type { Param, Statement, TableNames } from './statement.js'
 

@@ -5,11 +5,7 @@
 import { AiDbError } from '../errors.js'
 
 /** Throws INVALID_OPTION for a key that is not known, suggesting the nearest that is. */
-export function refuseUnknownOptions(
-  what: string,
-  given: object,
-  known: readonly string[],
-): void {
+export function refuseUnknownOptions(what: string, given: object, known: readonly string[]): void {
   for (const key of Object.keys(given)) {
     if (known.includes(key)) continue
     const near = nearest(key, known)
@@ -24,9 +20,13 @@ export function refuseUnknownOptions(
 /** Throws INVALID_OPTION unless `value` is a finite number of at least `min`. */
 export function requireNumber(what: string, field: string, value: unknown, min = 0): void {
   if (typeof value === 'number' && Number.isFinite(value) && value >= min) return
-  throw new AiDbError('INVALID_OPTION', `${what}: ${field} must be a number of at least ${min}, got ${String(value)}.`, {
-    field,
-  })
+  throw new AiDbError(
+    'INVALID_OPTION',
+    `${what}: ${field} must be a number of at least ${min}, got ${String(value)}.`,
+    {
+      field,
+    },
+  )
 }
 
 /** The known word within two edits of `word`, if there is one. */

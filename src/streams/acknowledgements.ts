@@ -20,6 +20,11 @@ export class Acknowledgements {
     return this.#upTo >= this.taken
   }
 
+  /** Whether anyone waits. */
+  get awaited(): boolean {
+    return this.#waiters.size > 0
+  }
+
   advance(upTo: number): void {
     this.#upTo = upTo
     for (const waiter of this.#waiters) if (waiter.upTo <= upTo) waiter.settle()

@@ -7,7 +7,6 @@
  */
 import { AiDbError, toError } from '../errors.js'
 import { Acknowledgements } from './acknowledgements.js'
-import { pause } from './backoff.js'
 import { itemChars, pushCoalesced, type DoneItem, type TranscriptItem } from './transcript-items.js'
 import type { TranscriptWriter } from './transcript-writer.js'
 
@@ -55,7 +54,8 @@ export class BatchingWriter implements TranscriptWriter {
   #nextStart = 0
   /** Set while a batch should leave without lingering. */
   #urgent = false
-  #rest = new AbortController()
+  /** Ends the wait before a batch. */
+  #wake = () => {}
   readonly #items = new Acknowledgements()
   readonly #stop = new AbortController()
   readonly #options: BatchingOptions
@@ -144,10 +144,15 @@ export class BatchingWriter implements TranscriptWriter {
   }
 
   async #untilDue(): Promise<void> {
-    if (this.#urgent) return
-    const sinceDue = this.#nextStart - Date.now()
-    this.#rest = new AbortController()
-    await pause(sinceDue > 0 ? sinceDue : this.#options.lingerMs, this.#rest.signal)
+    if (this.#urgent || this.#items.awaited) return
+    const untilDue = this.#nextStart - Date.now()
+    await new Promise<void>((resolve) => {
+      this.#wake = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+      const timer = setTimeout(this.#wake, untilDue > 0 ? untilDue : this.#options.lingerMs)
+    })
   }
 
   async #sendOne(): Promise<void> {
@@ -190,7 +195,7 @@ export class BatchingWriter implements TranscriptWriter {
   /** Cuts the wait before the next batch short. */
   #hurry(): void {
     this.#urgent = true
-    this.#rest.abort()
+    this.#wake()
   }
 
   #clear(): void {
@@ -210,7 +215,7 @@ export class BatchingWriter implements TranscriptWriter {
     this.#clear()
     this.#ended = this.#failure === undefined
     this.#stop.abort()
-    this.#rest.abort()
+    this.#wake()
     this.#items.dismiss(this.#failure)
   }
 }

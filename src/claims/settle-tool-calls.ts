@@ -1,0 +1,59 @@
+/**
+ * Settle of tool calls: results are rows the moment they exist, never buffered with text. The trigger
+ * tool_calls_settled makes a generation that waited for the last of them pending again.
+ */
+import { FencedError } from '../errors.js'
+import type { Database } from '../internal/database.js'
+import { jsonText, statement } from '../internal/statement.js'
+
+export type ToolOutcome =
+  { status: 'completed'; result: unknown } | { status: 'failed'; error: string }
+
+export interface ToolCallSettlement {
+  id: string
+  attempt: number
+  outcome: ToolOutcome
+}
+
+// The generation's row is locked first, as every writer does (lock order: generation, then tool call).
+export const settleToolCallsStatement = statement<[settlements: string], { id: string }>(
+  'settle_tool_calls',
+  (t) => `
+  with given as (
+    select * from jsonb_to_recordset($1::text::jsonb) as s (id text, attempt int, status text, result jsonb, error text)),
+  held as materialized (
+    select g.id from ${t.generations} g
+     where g.id in (select c.generation_id from ${t.toolCalls} c join given on given.id = c.id)
+     order by g.id for no key update)
+  update ${t.toolCalls} c set
+    status = given.status, result = given.result, error = given.error, completed_at = now()
+  from given, held
+  where c.id = given.id and c.attempt = given.attempt and c.status = 'executing' and held.id = c.generation_id
+  returning c.id`,
+)
+
+/**
+ * Ends tool calls, executing → completed | failed, each under its own fence.
+ *
+ * @returns the ids that were settled; a missing one was fenced (claimed again, cancelled or settled).
+ */
+export async function settleToolCalls(
+  db: Database,
+  settlements: readonly ToolCallSettlement[],
+): Promise<string[]> {
+  const given = settlements.map(({ id, attempt, outcome }) => ({
+    id,
+    attempt,
+    status: outcome.status,
+    result: outcome.status === 'completed' ? (outcome.result ?? null) : undefined,
+    error: outcome.status === 'failed' ? outcome.error : undefined,
+  }))
+  const rows = await db.query(settleToolCallsStatement, [jsonText(given)])
+  return rows.map((row) => row.id)
+}
+
+/** Ends one tool call. @throws FencedError when it is no longer held at this attempt. */
+export async function settleToolCall(db: Database, settlement: ToolCallSettlement): Promise<void> {
+  const settled = await settleToolCalls(db, [settlement])
+  if (settled.length === 0) throw new FencedError(`Tool call ${settlement.id}`, settlement.attempt)
+}

@@ -1,0 +1,40 @@
+/**
+ * `electric-ai-db`: the isomorphic entry: contracts, status tables, errors, and the live transcript's reader.
+ *
+ * The RFC's composable primitives (makeDurableTool, createToolExecutionEffect, ...) are not part of this
+ * version; see README, "Not yet".
+ */
+export { AiDbError, FencedError } from './errors.js'
+export type { AiDbErrorCode, AiDbErrorDetails } from './errors.js'
+export {
+  generationTransitions,
+  initialGenerationStatuses,
+  initialToolCallStatuses,
+  isSettledGeneration,
+  isSettledToolCall,
+  toolCallTransitions,
+} from './contract/status.js'
+export type {
+  CancelReason,
+  FiberStatus,
+  GenerationStatus,
+  ToolCallStatus,
+  WaitReason,
+} from './contract/status.js'
+export { readTranscript } from './streams/reader.js'
+export type { ReadTranscriptOptions } from './streams/reader.js'
+export { readPackedTranscript } from './streams/packed-reader.js'
+export {
+  applyItem,
+  applyItems,
+  emptyTranscript,
+  joinStepTexts,
+  transcriptText,
+} from './streams/transcript.js'
+export type {
+  Transcript,
+  TranscriptItem,
+  TranscriptStep,
+  TranscriptToolCall,
+} from './streams/transcript.js'
+export type { TranscriptUpdate } from './streams/transcript-view.js'

@@ -1,0 +1,14 @@
+/** `electric-ai-db/testing`: models without a provider, for tests and demos. */
+export {
+  ScriptedAdapter,
+  continueFrom,
+  messageText,
+  scriptedAdapter,
+} from './testing/scripted-adapter.js'
+export type {
+  ScriptedAdapterOptions,
+  ScriptedRequest,
+  ScriptedToolCall,
+  ScriptedTurn,
+} from './testing/scripted-adapter.js'
+export { answerOffline, offlineModel } from './testing/offline-model.js'
