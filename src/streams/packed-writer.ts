@@ -6,7 +6,8 @@
  * take rows that are there already for inserted (`on conflict (generation_id, index) do nothing`).
  */
 import { AiDbError, FencedError, toError } from '../errors.js'
-import { BatchingWriter, type Batch } from './batching-writer.js'
+import type { Batch } from './batch.js'
+import { BatchingWriter } from './batching-writer.js'
 import { backoffMs, pause } from './backoff.js'
 import { ChunkPacker, type PackedChunk } from './packed-chunks.js'
 import type { TranscriptWriter } from './transcript-writer.js'
