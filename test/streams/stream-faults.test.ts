@@ -105,11 +105,21 @@ test('a stale worker that writes a lost stream anew neither shows nor stays', as
   const heir = startRun(streams.url, 2, {}, stale.transcript)
   heir.append(attempt(2), text('new'))
   await heir.writer.flush()
-  const reader = watch(streams.url)
+  let lost = false
+  let reread = () => {}
+  const shown = new Promise<void>((resolve) => (reread = resolve))
+  // A long-poll from an offset of the new log says that what lay before it was dealt with.
+  const watched: typeof fetch = (url, init) => {
+    if (lost && !String(url).includes('offset=-1')) reread()
+    return fetch(url, init)
+  }
+  const reader = watch(streams.url, { live: 'long-poll', fetch: watched })
   await reader.sees('new')
   await streams.loseData()
   stale.append(text('er'))
   await stale.writer.flush()
+  lost = true
+  await shown
   heir.append(text('est'))
   await heir.writer.flush()
   await reader.sees('newest')
