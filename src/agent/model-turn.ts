@@ -71,7 +71,7 @@ export async function runModelTurn(options: ModelTurnOptions): Promise<ModelTurn
       abortController,
       ...(options.modelOptions && { modelOptions: options.modelOptions as never }),
     })
-    await raceAbort(consume(stream, turn, idle, options.onItem), giveUp)
+    await raceAbort(consume(stream, turn, idle, options.onItem, giveUp), giveUp)
     giveUp.throwIfAborted()
     return turn.result
   } catch (thrown) {
@@ -90,8 +90,11 @@ async function consume(
   turn: TurnCollector,
   idle: IdleTimer,
   onItem: ModelTurnOptions['onItem'],
+  signal: AbortSignal,
 ): Promise<void> {
   for await (const chunk of stream) {
+    // A provider that ignores the abort has been left behind: what it still says is nobody's text.
+    if (signal.aborted) return
     idle.reset()
     const item = turn.take(chunk)
     if (item) await onItem(item)

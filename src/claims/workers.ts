@@ -83,38 +83,33 @@ export async function deregisterWorker(db: Database, id: string): Promise<void> 
   await db.query(deregisterWorkerStatement, [id])
 }
 
-export const setSleepingStatement = statement<
-  [id: string, sleeping: boolean],
-  { nextRunMs: number | null }
->(
+export const setSleepingStatement = statement<[id: string, sleeping: boolean], { id: string }>(
   'set_sleeping',
-  (t) => `
-  with me as (
-    update ${t.workers} set sleeping = $2::boolean where id = $1::text returning agents, tools)
-  select (
-    select extract(epoch from min(next.run_at) - now()) * 1000 from (
-      (select g.run_at from ${t.generations} g, me
-        where g.status = 'pending' and g.run_at > now() and g.agent_name = any (me.agents)
-        order by g.run_at limit 1)
-      union all
-      (select c.run_at from ${t.toolCalls} c, me
-        where c.status = 'pending' and c.run_at > now() and c.name = any (me.tools)
-        order by c.run_at limit 1)) next)::float8 as "nextRunMs"
-  from me`,
+  (t) => `update ${t.workers} set sleeping = $2::boolean where id = $1::text returning id`,
 )
 
-/**
- * Tells enqueueing transactions whether to ring.
- *
- * @returns how many ms until the next scheduled row of this worker, null without one.
- */
-export async function setSleeping(
-  db: Database,
-  id: string,
-  sleeping: boolean,
-): Promise<number | null> {
-  const [row] = await db.query(setSleepingStatement, [id, sleeping])
-  return row?.nextRunMs ?? null
+/** Tells enqueueing transactions whether to ring. */
+export async function setSleeping(db: Database, id: string, sleeping: boolean): Promise<void> {
+  await db.query(setSleepingStatement, [id, sleeping])
+}
+
+export const nextRunStatement = statement<[id: string], { ms: number | null }>(
+  'next_run',
+  (t) => `
+  select extract(epoch from min(next.run_at) - now())::float8 * 1000 as ms from (
+    (select g.run_at from ${t.generations} g, ${t.workers} me
+      where me.id = $1::text and g.status = 'pending' and g.run_at > now() and g.agent_name = any (me.agents)
+      order by g.run_at limit 1)
+    union all
+    (select c.run_at from ${t.toolCalls} c, ${t.workers} me
+      where me.id = $1::text and c.status = 'pending' and c.run_at > now() and c.name = any (me.tools)
+      order by c.run_at limit 1)) next`,
+)
+
+/** How many ms until the next row this worker may claim falls due (a retry's delay, say); null without one. */
+export async function nextRunMs(db: Database, id: string): Promise<number | null> {
+  const [row] = await db.query(nextRunStatement, [id])
+  return row?.ms ?? null
 }
 
 export const barrierStatement = statement<

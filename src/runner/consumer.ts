@@ -12,7 +12,7 @@
  * The flag `workers.sleeping` stays on while slots are free: a quiet system rings for every row. Only a
  * worker that has been full for a while turns it off, which is when a NOTIFY in every transaction would cost.
  */
-import { checkBarrier, setSleeping } from '../claims/workers.js'
+import { checkBarrier, nextRunMs, setSleeping } from '../claims/workers.js'
 import { toError } from '../errors.js'
 import { deferred, delay, jittered, type Deferred } from '../internal/abort.js'
 import type { Database } from '../internal/database.js'
@@ -100,7 +100,7 @@ class SlotConsumer<Item> implements Consumer {
         if (this.#free() === 0) await this.#whileFull()
         else if ((await this.#fill()) === 'more') continue
         else if (!this.#sleeping) await this.#fallAsleep()
-        else await this.#sleep(this.#options.pollIntervalMs)
+        else await this.#sleepUntilDue()
       } catch (error) {
         this.#options.emit({ type: 'error', error: toError(error) })
         await delay(jittered(500), this.#stopping.signal)
@@ -149,7 +149,7 @@ class SlotConsumer<Item> implements Consumer {
    */
   async #fallAsleep(): Promise<void> {
     const { db, member, pollIntervalMs } = this.#options
-    const nextRunMs = await setSleeping(db, member.workerId, true)
+    await setSleeping(db, member.workerId, true)
     this.#sleeping = true
     let barrier: string | null = null
     for (
@@ -164,16 +164,20 @@ class SlotConsumer<Item> implements Consumer {
       await this.#sleep(wait)
       this.#wake = deferred()
     }
-    await this.#sleep(Math.min(pollIntervalMs, nextRunMs ?? pollIntervalMs))
+    await this.#sleepUntilDue()
+  }
+
+  /** Until the next scheduled row falls due, but no longer than the slow poll. */
+  async #sleepUntilDue(): Promise<void> {
+    const { db, member, pollIntervalMs } = this.#options
+    const dueMs = await nextRunMs(db, member.workerId)
+    await this.#sleep(Math.min(jittered(pollIntervalMs), dueMs ?? Infinity))
   }
 
   /** Until a ring, a freed slot, stop, or `ms`. */
   async #sleep(ms: number): Promise<void> {
     const over = new AbortController()
-    await Promise.race([
-      this.#wake.promise,
-      delay(ms === this.#options.pollIntervalMs ? jittered(ms) : ms, over.signal),
-    ])
+    await Promise.race([this.#wake.promise, delay(Math.max(ms, 0), over.signal)])
     over.abort()
   }
 }

@@ -12,6 +12,7 @@ import { toError } from '../errors.js'
 import { delay, deferred, jittered, type Deferred } from '../internal/abort.js'
 import type { Database } from '../internal/database.js'
 import type { DatabaseSession } from '../internal/session.js'
+import { statement } from '../internal/statement.js'
 import { listWorkers } from '../claims/workers.js'
 import { lockKey, lockName } from './doorbell.js'
 
@@ -34,6 +35,12 @@ const SLICE_MS = 10_000
 const RESTART_GRACE_MS = 3_000
 const LOCK_NOT_AVAILABLE = /lock timeout/
 
+// Postgres does not notice that a client has gone while its statement waits for a lock.
+const cancelBackendStatement = statement<[pid: number], unknown>(
+  'cancel_backend',
+  () => `select pg_cancel_backend($1::int)`,
+)
+
 export function watchNeighbour(options: WatchOptions): Watch {
   const watch = new NeighbourWatch(options)
   void watch.run()
@@ -44,6 +51,7 @@ class NeighbourWatch implements Watch {
   readonly #options: WatchOptions
   readonly #closing = new AbortController()
   #session: DatabaseSession | undefined
+  #pid = 0
   #watched: string | undefined
   #changed: Deferred = deferred()
   #finished: Promise<void> = Promise.resolve()
@@ -122,6 +130,8 @@ class NeighbourWatch implements Watch {
       onClose: () => (this.#session = undefined),
     })
     await session.query(`set lock_timeout = ${SLICE_MS}`)
+    const [backend] = await session.query<{ pid: number }>('select pg_backend_pid() as pid')
+    this.#pid = backend?.pid ?? 0
     return session
   }
 
@@ -137,8 +147,12 @@ class NeighbourWatch implements Watch {
 
   async #dropSession(): Promise<void> {
     const session = this.#session
+    if (!session) return
     this.#session = undefined
-    await session?.close()
+    if (this.#watched !== undefined) {
+      await this.#options.db.query(cancelBackendStatement, [this.#pid]).catch(() => undefined)
+    }
+    await session.close()
   }
 
   async #untilChanged(ms: number): Promise<void> {

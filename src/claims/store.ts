@@ -2,23 +2,23 @@
  * The store: every verb on the contract tables, bound to one database. What the worker itself is made of, for
  * hosts that bring their own runner.
  */
-import { cancelGeneration } from './claims/cancel.js'
-import { claimGenerations } from './claims/claim-generations.js'
-import { claimOwnToolCalls, claimToolCalls } from './claims/claim-tool-calls.js'
-import { insertChunks } from './claims/insert-chunks.js'
-import { generationForMessage, readGeneration, readToolCalls } from './claims/read-generation.js'
-import { recordStep } from './claims/record-step.js'
-import { expireWaits, recoverWorkers } from './claims/recover.js'
-import { putDownGeneration, releaseGeneration, releaseToolCalls } from './claims/release.js'
-import { settleGeneration } from './claims/settle-generation.js'
-import { settleToolCall, settleToolCalls } from './claims/settle-tool-calls.js'
-import { deregisterWorker, registerWorker, renewLease } from './claims/workers.js'
+import { cancelGeneration } from './cancel.js'
+import { claimGenerations } from './claim-generations.js'
+import { claimOwnToolCalls, claimToolCalls } from './claim-tool-calls.js'
+import { insertChunks } from './insert-chunks.js'
+import { generationForMessage, readGeneration, readToolCalls } from './read-generation.js'
+import { recordStep } from './record-step.js'
+import { expireWaits, recoverWorkers } from './recover.js'
+import { putDownGeneration, releaseGeneration, releaseToolCalls } from './release.js'
+import { settleGeneration } from './settle-generation.js'
+import { settleToolCall, settleToolCalls } from './settle-tool-calls.js'
+import { deregisterWorker, registerWorker, renewLease } from './workers.js'
 import {
   toDatabase,
   type Database,
   type DatabaseOptions,
   type DrizzleDatabase,
-} from './internal/database.js'
+} from '../internal/database.js'
 
 const verbs = {
   cancelGeneration,
