@@ -69,9 +69,14 @@ end $$;
 create or replace function "ai_db".finish_generation() returns trigger language plpgsql as $$
 begin
   if old.attempt = 0 then
-    -- Stopped before its first claim fixed an inbox: it would have answered whatever is there.
-    update "ai_db".messages set processed = true, processed_by = new.id
-     where session_id = new.session_id and target_agent = new.agent_name and not processed;
+    -- Stopped before its first claim fixed an inbox: it would have answered whatever is there, but for
+    -- what the active generation has taken in and answers.
+    update "ai_db".messages m set processed = true, processed_by = new.id
+     where m.session_id = new.session_id and m.target_agent = new.agent_name and not m.processed
+       and not exists (
+         select 1 from "ai_db".generations a
+          where a.session_id = new.session_id and a.agent_name = new.agent_name
+            and a.attempt > 0 and a.status in ('pending', 'generating', 'waiting') and a.inbox ? m.id);
     return null;
   end if;
   update "ai_db".messages set processed = true, processed_by = new.id
