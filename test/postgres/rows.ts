@@ -1,7 +1,7 @@
 /** Rows to begin a test with. Each scenario has an agent of its own, so that tests of a file do not meet. */
 import { createSession } from '../../src/sessions/create-session.js'
 import { sendMessage } from '../../src/sessions/send-message.js'
-import { createStore, type Store } from '../../src/store.js'
+import { createStore, type Store } from '../../src/claims/store.js'
 import type { ClaimedGeneration } from '../../src/claims/claim-generations.js'
 import type { TestDatabase } from '../support/database.js'
 

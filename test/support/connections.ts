@@ -9,7 +9,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { onTestFinished } from 'vitest'
 import { toDatabase, type Database } from '../../src/internal/database.js'
-import { createStore, type Store } from '../../src/store.js'
+import { createStore, type Store } from '../../src/claims/store.js'
 
 export type Sql = postgres.Sql
 
