@@ -31,7 +31,10 @@ export interface Watch {
 }
 
 const SLICE_MS = 10_000
-/** After a Postgres restart every lock is free until its worker is back: give them this long. */
+/**
+ * After a Postgres restart every lock is free until its worker is back: give them this long. A worker that
+ * joined after the restart took its lock from this Postgres, and gets no grace.
+ */
 const RESTART_GRACE_MS = 3_000
 const LOCK_NOT_AVAILABLE = /lock timeout/
 
@@ -116,11 +119,13 @@ class NeighbourWatch implements Watch {
     } finally {
       this.#watched = undefined
     }
-    const [age] = await session.query<{ ms: number }>(
-      `select (extract(epoch from now() - pg_postmaster_start_time()) * 1000)::float8 as ms`,
+    const [restarted] = await session.query<{ msAgo: number }>(
+      `select (extract(epoch from now() - pg_postmaster_start_time()) * 1000)::float8 as "msAgo"
+         from ${db.tables.workers} where id = $1::text and started_at < pg_postmaster_start_time()`,
+      [neighbour],
     )
     await session.query(`select pg_advisory_unlock(${lockKey})`, key)
-    const grace = RESTART_GRACE_MS - (age?.ms ?? 0)
+    const grace = RESTART_GRACE_MS - (restarted?.msAgo ?? RESTART_GRACE_MS)
     if (grace > 0) return this.#untilChanged(grace)
     await onDead(neighbour)
   }
