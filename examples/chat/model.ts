@@ -19,6 +19,8 @@ export interface ChosenModel {
   adapter: AnyTextAdapter
   /** For people: provider and model. */
   label: string
+  /** What to do with an answer that was cut: only a model that takes prefill can go on in mid-sentence. */
+  onInterrupted: 'continue' | 'restart'
 }
 
 export type ModelEnvironment = Readonly<Record<string, string | undefined>>
@@ -31,7 +33,11 @@ export async function chooseModel(env: ModelEnvironment = process.env): Promise<
   if (env.OPENAI_API_KEY) return openaiModel(env.OPENAI_API_KEY, env)
   if (env.ANTHROPIC_API_KEY) return anthropicModel(env.ANTHROPIC_API_KEY, env)
   if (env.OLLAMA_HOST) return ollamaModel(env.OLLAMA_HOST, env)
-  return { adapter: offlineModel(), label: 'offline model (no provider key is set)' }
+  return {
+    adapter: offlineModel(),
+    label: 'offline model (no provider key is set)',
+    onInterrupted: 'continue',
+  }
 }
 
 async function openaiModel(apiKey: string, env: ModelEnvironment): Promise<ChosenModel> {
@@ -48,7 +54,11 @@ async function openaiModel(apiKey: string, env: ModelEnvironment): Promise<Chose
     throw new Error(`OPENAI_API is "${api}". Set it to responses or chat-completions.`)
   }
   const create = api === 'responses' ? openai.createOpenaiChat : openai.createOpenaiChatCompletions
-  return { adapter: create(model, apiKey, config), label: `OpenAI ${model}` }
+  return {
+    adapter: create(model, apiKey, config),
+    label: `OpenAI ${model}`,
+    onInterrupted: 'restart',
+  }
 }
 
 async function anthropicModel(apiKey: string, env: ModelEnvironment): Promise<ChosenModel> {
@@ -62,6 +72,7 @@ async function anthropicModel(apiKey: string, env: ModelEnvironment): Promise<Ch
   return {
     adapter: anthropic.createAnthropicChat(model, apiKey, config),
     label: `Anthropic ${model}`,
+    onInterrupted: 'restart',
   }
 }
 
@@ -83,7 +94,7 @@ async function ollamaModel(host: string, env: ModelEnvironment): Promise<ChosenM
     baseURL: ollamaEndpoint(host),
     apiKey: 'ollama', // the client wants one; Ollama reads none
   })
-  return { adapter, label: `Ollama ${model}` }
+  return { adapter, label: `Ollama ${model}`, onInterrupted: 'restart' }
 }
 
 /** OLLAMA_HOST as Ollama itself takes it (`host`, `host:port` or a URL), as an OpenAI base URL. */
