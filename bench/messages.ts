@@ -1,0 +1,45 @@
+/** What a bench and its child processes say to each other. Times are of `clock.ts`. */
+
+/** From a child. */
+export type Note =
+  | { type: 'ready' }
+  /** Work began in the child: `key` says which, `at` when. */
+  | { type: 'begun'; key: string; at: number }
+  /** The child is done with it; what follows is idle. */
+  | { type: 'finished' }
+  /** A worker claimed a generation. */
+  | { type: 'claimed'; generationId: string; attempt: number }
+  /** A slice of work took so long. */
+  | { type: 'slice'; ms: number; drainedMs: number }
+  /** A reader's sums of all its streams. */
+  | { type: 'read'; latencies: number[]; tokens: number[]; rewrites: number }
+  /** How many tokens a second each stream was given. */
+  | { type: 'paces'; tokensPerSecond: number[]; latenessMs: number[] }
+
+export type NoteOf<Type extends Note['type']> = Extract<Note, { type: Type }>
+
+/** To a child. */
+export type Order =
+  | { type: 'stop' }
+  | { type: 'ours' | 'floor'; count: number }
+  | { type: 'read'; generationIds: string[] }
+
+export type AgentKind = 'bare' | 'timed' | 'blocking' | 'clocked' | 'prose'
+
+export interface ChildConfigs {
+  worker: {
+    databaseUrl: string
+    streamsUrl?: string
+    /** Each is served under its kind's name. */
+    agents: AgentKind[]
+    slots: number
+    tokensPerSecond?: number
+  }
+  executor: { databaseUrl: string }
+  turns: { databaseUrl: string; streamsUrl: string; slots: number }
+  reader: { databaseUrl: string; streamsUrl: string }
+  /** Hears of rows of `floor.jobs`, claims them; `settles` also tells who asked. */
+  'floor-worker': { databaseUrl: string; settles: boolean }
+  /** Waits for a lock, then has it until it is killed. */
+  'lock-holder': { databaseUrl: string; jobId: string }
+}
