@@ -45,6 +45,16 @@ create or replace function "ai_db".answer_askers(
 declare
   asked text[];
 begin
+  -- Lock order: the asking generation, then its call.
+  perform 1 from "ai_db".generations g
+    where g.id in (
+      select c.generation_id from "ai_db".messages m join "ai_db".tool_calls c on c.id = m.request_id
+       where m.id in (select jsonb_array_elements_text(answer_askers.inbox)) and m.request_id is not null
+         and c.status = 'pending')
+    order by g.id for no key update;
+  if not found then
+    return;
+  end if;
   select array_agg(c.id order by c.id) into asked
     from "ai_db".messages m join "ai_db".tool_calls c on c.id = m.request_id
    where m.id in (select jsonb_array_elements_text(inbox)) and m.request_id is not null and c.status = 'pending';

@@ -7,7 +7,7 @@
  * attempts fenced.
  */
 import type { Database } from '../internal/database.js'
-import { statement, textArray } from '../internal/statement.js'
+import { statement, textArray, type TableNames } from '../internal/statement.js'
 
 export interface Recovered {
   workers: string[]
@@ -18,7 +18,14 @@ export interface Recovered {
 const GAVE_UP =
   "'gave up after ' || $N || ' attempts without progress: its worker died or lost its lease each time'"
 
-// `orphan` catches rows whose worker row is gone for another reason (psql, a restored backup).
+// `orphan` catches rows whose worker row is gone for another reason (psql, a restored backup). A row that was
+// claimed after this transaction began is none: its worker may be too young for this statement's snapshot.
+const lost = (t: TableNames, alias: string) => `
+  (${alias}.worker_id in (select id from dead)
+    or ${alias}.updated_at < now() and not exists (select 1 from ${t.workers} w where w.id = ${alias}.worker_id))`
+
+// Lock order: generation, then tool call (a call that fails here may resume its generation). SKIP LOCKED: what
+// somebody is writing right now is found by the next round.
 export const recoverStatement = statement<[dead: string], Recovered>(
   'recover',
   (t) => `
@@ -26,14 +33,16 @@ export const recoverStatement = statement<[dead: string], Recovered>(
     delete from ${t.workers} w where w.lease_expires_at < now() or w.id = any ($1::text[]) returning w.id),
   lost as materialized (
     select g.id from ${t.generations} g
-     where g.status = 'generating' and (g.worker_id in (select id from dead)
-       or not exists (select 1 from ${t.workers} w where w.id = g.worker_id))
+     where g.status = 'generating' and ${lost(t, 'g')}
+     order by g.id for no key update skip locked),
+  askers as materialized (
+    select g.id from ${t.generations} g
+     where g.id in (select c.generation_id from ${t.toolCalls} c where c.status = 'executing' and ${lost(t, 'c')})
      order by g.id for no key update skip locked),
   lost_calls as materialized (
-    select c.id from ${t.toolCalls} c
-     where c.status = 'executing' and (c.worker_id in (select id from dead)
-       or not exists (select 1 from ${t.workers} w where w.id = c.worker_id))
-     order by c.id for no key update skip locked),
+    select c.id from ${t.toolCalls} c join askers on askers.id = c.generation_id
+     where c.status = 'executing' and ${lost(t, 'c')}
+     order by c.id for no key update of c skip locked),
   calls as (
     update ${t.toolCalls} c set
       status = case when c.attempt >= c.max_attempts then 'failed' else 'pending' end,
@@ -71,13 +80,21 @@ export async function recoverWorkers(
 export const expireStatement = statement<[], { expired: number; woken: number }>(
   'expire',
   (t) => `
-  with late as (
-    update ${t.toolCalls} set
+  with askers as materialized (
+    select g.id from ${t.generations} g
+     where g.id in (select c.generation_id from ${t.toolCalls} c where c.status = 'pending' and c.expires_at < now())
+     order by g.id for no key update skip locked),
+  late as (
+    update ${t.toolCalls} c set
       status = 'failed', completed_at = now(), error = 'nobody executed it in time: no process serves this tool, or all were busy'
-    where status = 'pending' and expires_at < now() returning id),
+    from askers where c.generation_id = askers.id and c.status = 'pending' and c.expires_at < now() returning c.id),
+  timers as materialized (
+    select g.id from ${t.generations} g
+     where g.status = 'waiting' and g.wait_reason = 'timer' and g.run_at <= now()
+     order by g.id for no key update skip locked),
   due as (
-    update ${t.generations} set status = 'pending', wait_reason = null
-    where status = 'waiting' and wait_reason = 'timer' and run_at <= now() returning id)
+    update ${t.generations} g set status = 'pending', wait_reason = null
+    from timers where g.id = timers.id returning g.id)
   select (select count(*)::int from late) as expired, (select count(*)::int from due) as woken`,
 )
 
