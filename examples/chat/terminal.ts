@@ -42,6 +42,7 @@ async function main(argv: string[]): Promise<number> {
   stopOnSignals()
   const demo = await startDemo({ ...wish, workers: wish.kill ? 2 : 1, screen })
   try {
+    stopping.signal.throwIfAborted()
     const { id: sessionId } = await createSession(demo.db, { title: 'terminal' })
     const answer = (asked: string) => answerTo(demo, sessionId, wish, asked)
     if (question !== undefined) return (await answer(question)) ? 0 : 1

@@ -13,6 +13,8 @@ export interface Turn {
   status: GenerationUpdate['status']
   error?: string
   reading: Reading
+  /** For the progress line. */
+  state: string
 }
 
 export interface TurnOptions {
@@ -29,16 +31,20 @@ const KILL_AFTER_CHARS = 60
 
 /** @returns the turn as it ended; its status is 'cancelled' when the signal fired. */
 export async function takeTurn(demo: Demo, options: TurnOptions): Promise<Turn> {
-  const { db, store, streamsUrl, workers } = demo
+  const { db, store, streamsUrl, workers, screen } = demo
   const { sessionId, question, signal } = options
   await workers.ready()
   const message = await sendMessage(db, { sessionId, content: question })
   const reading = new Reading()
   const generationId = await store.generationForMessage(message.id)
   if (generationId === undefined) throw new Error(`Message ${message.id} has no generation.`)
-  const turn: Turn = { question, generationId, status: 'streaming', reading }
+  const turn: Turn = { question, generationId, status: 'streaming', reading, state: 'waiting' }
   const streams = { url: streamsUrl }
-  workers.onReport = () => showProgress(demo, turn)
+  workers.onReport = (worker, report) => {
+    if (report.type === 'trouble') screen.note(`${worker.name}: ${report.message}`)
+    if (report.type === 'claimed') turn.state = 'claimed'
+    showProgress(demo, turn)
+  }
   showProgress(demo, turn)
   for await (const update of followGeneration({ db, streams, generationId, signal })) {
     show(demo, turn, update)
@@ -46,12 +52,13 @@ export async function takeTurn(demo: Demo, options: TurnOptions): Promise<Turn> 
   }
   if (signal.aborted && (await store.cancelGeneration(generationId))) turn.status = 'cancelled'
   workers.onReport = () => {}
-  demo.screen.progress('')
-  demo.screen.endLine()
+  screen.progress('')
+  screen.endLine()
   return turn
 }
 
-function show({ screen, ...demo }: Demo, turn: Turn, update: GenerationUpdate): void {
+function show(demo: Demo, turn: Turn, update: GenerationUpdate): void {
+  const { screen } = demo
   const { reading } = turn
   turn.status = update.status
   if (update.error !== undefined) turn.error = update.error
@@ -61,7 +68,8 @@ function show({ screen, ...demo }: Demo, turn: Turn, update: GenerationUpdate): 
     screen.note('(written anew)')
   }
   screen.text(update.rewritten ? update.text : update.appended)
-  showProgress({ screen, ...demo }, turn, update)
+  turn.state = stateOf(update) ?? turn.state
+  showProgress(demo, turn)
 }
 
 function killInMidSentence(demo: Demo, { generationId, reading }: Turn, update: GenerationUpdate) {
@@ -74,19 +82,18 @@ function killInMidSentence(demo: Demo, { generationId, reading }: Turn, update: 
   demo.screen.note(`kill -9: ${holder.name}, after ${reading.shown.length} characters`)
 }
 
-function showProgress(demo: Demo, { generationId, reading }: Turn, update?: GenerationUpdate) {
-  const holder = demo.workers.holderOf(generationId)
-  if (holder === undefined) return demo.screen.progress('no worker has it')
-  demo.screen.progress([holder.name, stateOf(update), paceOf(reading)].filter(Boolean).join(' · '))
+function showProgress({ workers, screen }: Demo, { generationId, reading, state }: Turn): void {
+  const holder = workers.holderOf(generationId)
+  const pace = reading.tokensPerSecond
+  const parts = holder === undefined ? ['no worker has it'] : [holder.name, state]
+  screen.progress([...parts, ...(pace > 0 ? [`${pace} tokens/s`] : [])].join(' · '))
 }
 
-function stateOf(update: GenerationUpdate | undefined): string {
-  const step = update?.transcript.steps.at(-1)
-  if (step === undefined) return 'claimed'
+/** Undefined: nothing of it can be seen yet. */
+function stateOf({ transcript }: GenerationUpdate): string | undefined {
+  const step = transcript.steps.at(-1)
+  if (step === undefined) return undefined
   const open = step.toolCalls.filter(({ state }) => state === 'streaming' || state === 'called')
   if (open.length > 0) return `calling ${open.map(({ name }) => name).join(', ')}`
   return step.text === '' ? 'thinking' : 'streaming'
 }
-
-const paceOf = (reading: Reading) =>
-  reading.tokensPerSecond > 0 ? `${reading.tokensPerSecond} tokens/s` : ''

@@ -1,0 +1,22 @@
+/** The demo's command line, without the demo. */
+import { describe, expect, it } from 'vitest'
+import { readWish, UsageError } from '../../examples/chat/arguments.js'
+
+describe('readWish', () => {
+  it.each([
+    [['--ask', ''], '--ask is empty'],
+    [['--ask', ' \n'], '--ask is empty'],
+    [['--ask'], '--ask'],
+    [['--asc', 'x'], '--asc'],
+    [['--data-dir', '', '--ask', 'x'], '--data-dir is empty'],
+    [['--kill=yes', '--ask', 'x'], '--kill'],
+    [['what', 'is', '17*23?'], "'what'"],
+  ])('refuses %j and names what is wrong', (argv, named) => {
+    expect(() => readWish(argv)).toThrow(UsageError)
+    expect(() => readWish(argv)).toThrow(named)
+  })
+
+  it('takes a question that begins with a dash', () => {
+    expect(readWish(['--ask=-5+3'])).toEqual({ ask: '-5+3', json: false, kill: false, help: false })
+  })
+})
