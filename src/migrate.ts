@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url'
 import { sql } from 'drizzle-orm'
 import { AiDbError } from './errors.js'
 import { mapDatabaseError } from './internal/database-errors.js'
-import { refuseUnknownOptions } from './internal/options.js'
+import { refuseUnknownOptions, requireWord } from './internal/options.js'
 import { quoteIdentifier } from './internal/statement.js'
 import type { DrizzleDatabase } from './internal/database.js'
 
@@ -53,11 +53,12 @@ export async function migrate(
   options: MigrateOptions = {},
 ): Promise<MigrateResult> {
   refuseUnknownOptions('migrate()', options, ['schema', 'tables'])
-  const schema = options.schema ?? 'ai_db'
+  const { schema = 'ai_db', tables = 'library' } = options
   requireSchemaName(schema)
+  requireWord('migrate()', 'tables', tables, ['library', 'host'])
   const files = await migrationFiles(schema)
   try {
-    return await db.transaction((tx) => apply(tx, schema, files, options.tables ?? 'library'))
+    return await db.transaction((tx) => apply(tx, schema, files, tables))
   } catch (error) {
     throw mapDatabaseError(error)
   }

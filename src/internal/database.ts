@@ -93,7 +93,7 @@ export function toDatabase(db: DrizzleDatabase, options: DatabaseOptions = {}): 
 /** The host's database or open transaction, for statements that must commit with the host's own. */
 export function toQueryable(db: DrizzleDatabase, options: DatabaseOptions = {}): Queryable {
   if (clientOf(db)) return toDatabase(db, options)
-  if (typeof db.execute !== 'function') throw notADatabase()
+  if (typeof (db as DrizzleDatabase | null)?.execute !== 'function') throw notADatabase()
   const tables = tableNames(options.schema ?? 'ai_db')
   return {
     tables,

@@ -29,6 +29,22 @@ export function requireNumber(what: string, field: string, value: unknown, min =
   )
 }
 
+/** Throws INVALID_OPTION unless `value` is one of the words, suggesting the nearest that is. */
+export function requireWord(
+  what: string,
+  field: string,
+  value: unknown,
+  words: readonly string[],
+): void {
+  if (typeof value === 'string' && words.includes(value)) return
+  const near = nearest(String(value), words)
+  throw new AiDbError(
+    'INVALID_OPTION',
+    `${what}: ${field} must be one of ${words.join(', ')}, got '${String(value)}'${near ? `; did you mean '${near}'?` : '.'}`,
+    { field },
+  )
+}
+
 /** The known word within two edits of `word`, if there is one. */
 export function nearest(word: string, known: readonly string[]): string | undefined {
   let best: { word: string; distance: number } | undefined

@@ -1,7 +1,7 @@
 /** Sessions: made before their first message, so that a mistyped id is an error and not a new conversation. */
 import { toQueryable, type DatabaseOptions, type DrizzleDatabase } from '../internal/database.js'
 import { jsonText, statement } from '../internal/statement.js'
-import { requireId, requireText } from './input.js'
+import { requireId, requireSmallInteger, requireText } from './input.js'
 
 export interface NewSession {
   /** @default a random UUID */
@@ -9,7 +9,7 @@ export interface NewSession {
   title?: string
   /** Sessions with the same key share the workers' `concurrencyPerKey` (a tenant, say). */
   concurrencyKey?: string
-  /** Higher is served first. @default 0 */
+  /** Higher is served first, from -32767 to 32767. @default 0 */
   priority?: number
   metadata?: Record<string, unknown>
 }
@@ -40,6 +40,7 @@ export async function createSession(
   requireId('id', id)
   if (session.title !== undefined) requireText('title', session.title, 1000)
   if (session.concurrencyKey !== undefined) requireId('concurrencyKey', session.concurrencyKey)
+  if (session.priority !== undefined) requireSmallInteger('priority', session.priority)
   const [row] = await toQueryable(db, options).query(createSessionStatement, [
     id,
     session.title ?? null,

@@ -53,6 +53,16 @@ export function requireContent(
   if (value.trim() === '') throw invalid(field, 'is empty', 'Write something to answer.')
 }
 
+/** A whole number that fits a smallint. */
+export function requireSmallInteger(field: string, value: unknown): asserts value is number {
+  if (Number.isInteger(value) && Math.abs(value as number) < 32_768) return
+  throw invalid(
+    field,
+    `must be a whole number, got ${String(value)}`,
+    'Pass one from -32767 to 32767.',
+  )
+}
+
 function invalid(field: string, problem: string, cure: string): AiDbError {
   return new AiDbError('INVALID_INPUT', `${field} ${problem}. ${cure}`, { field })
 }
