@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { createStore, type Store } from '../../src/claims/store.js'
 import { openTransaction, waitForLock } from '../support/connections.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
-import { done, scenario, type Running, type Scenario } from './rows.js'
+import { answer, done, scenario, type Running, type Scenario } from './rows.js'
 
 let database: TestDatabase
 let stores: Store[]
@@ -220,6 +220,63 @@ describe('cancel', () => {
       const states = await here.store.readToolCalls(run.id, 1)
       expect(states.map((call) => call.id)).toEqual(late)
       expect(states.filter((call) => call.status === 'pending')).toEqual([])
+    }
+  })
+})
+
+describe('a question to another agent', () => {
+  /** `one` asks `two` and waits; the question is `two`'s generation. */
+  async function asking(one: Scenario, two: Scenario) {
+    const run = await one.running()
+    const [call] = await one.store.recordStep({
+      ...{ generationId: run.id, attempt: run.attempt, workerId: run.workerId, step: 0 },
+      ...{ text: '', chunkIndex: 0, inputTokens: 0, outputTokens: 0, model: null },
+      providerResponseId: null,
+      toolCalls: [
+        {
+          providerCallId: `ask-${run.id}`,
+          name: 'ask',
+          args: {},
+          status: 'pending',
+          ask: { agent: two.agent, content: 'how many?' },
+        },
+      ],
+    })
+    await one.store.putDownGeneration(run.id, run.attempt, 'tools')
+    return { run, call: call!, asked: await two.claimOne('other') }
+  }
+
+  it('is settled by the reply, in its commit, and resumes the asker once', async () => {
+    const [one, two] = [scenario(database), scenario(database)]
+    const { run, call, asked } = await asking(one, two)
+    const replying = await openTransaction(database.url)
+    await replying.store.settleGeneration(answer(asked, 'seven'))
+    expect(await statusOf(run.id)).toBe('waiting')
+    await replying.commit()
+    expect(await one.store.readToolCalls(run.id, 0)).toMatchObject([
+      { id: call.id, status: 'completed', result: { response: 'seven' } },
+    ])
+    await resumedOnce(one, run)
+  })
+
+  it('fails when the other agent fails, so that the asker does not wait for ever', async () => {
+    const [one, two] = [scenario(database), scenario(database)]
+    const { run, asked } = await asking(one, two)
+    await two.store.cancelGeneration(asked.id)
+    expect(await one.store.readToolCalls(run.id, 0)).toMatchObject([{ status: 'failed' }])
+    await resumedOnce(one, run)
+  })
+
+  it('cancelled while the other agent replies ends without an error or a deadlock (60 rounds)', async () => {
+    const [one, two] = [scenario(database), scenario(database)]
+    for (let round = 0; round < 60; round += 1) {
+      const { run, asked } = await asking(one, two)
+      await Promise.all([
+        stores[0]!.settleGeneration(answer(asked)),
+        stores[1]!.cancelGeneration(run.id),
+      ])
+      expect(await statusOf(run.id)).toBe('cancelled')
+      expect(await statusOf(asked.id)).toBe('completed')
     }
   })
 })
