@@ -40,10 +40,11 @@ and with --kill:
                     what the dead one had still sent does not count; null if nothing was killed
   lostChars         characters of the unbroken answer that are missing
   duplicatedChars   characters that are there and not in the unbroken answer
-                    (both by longest common subsequence, the worse of two: everything the reader was
-                    shown, joined, and the stored message. The unbroken answer is computed from the
-                    question and the tool results, as the offline model's is; for a real model, whose
-                    is not, the reader's text is compared with the stored message)
+                    (both by longest common subsequence, the worst of three: the reader's text as the
+                    stream alone had it at its end, the reader's text, the stored message. The
+                    unbroken answer is computed anew from the question and the tool results, as the
+                    offline model's words depend on nothing else; a real model's do, and there the
+                    stored message stands for it)
   rewrites          how often text already shown was taken back; a real model starts its answer over
   toolExecutions    how often a tool's function was run, over all worker processes
   attempts          claims of the generation`

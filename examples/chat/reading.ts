@@ -4,6 +4,8 @@ import type { GenerationUpdate } from '../../src/server.js'
 export class Reading {
   /** Everything shown, joined; what was taken back is not in it. */
   shown = ''
+  /** What of it came by the stream, before the row had the last word. */
+  streamed = ''
   /** How often shown text was taken back. */
   rewrites = 0
   firstTokenMs: number | null = null
@@ -18,6 +20,7 @@ export class Reading {
     const now = performance.now()
     if (update.rewritten) this.rewrites += 1
     this.shown = update.rewritten ? update.text : this.shown + update.appended
+    if (update.status === 'streaming') this.streamed = this.shown
     if (this.shown !== '' && this.firstTokenMs === null) {
       this.firstTokenMs = rounded(now - this.#began)
       this.#streamingSince = now

@@ -1,4 +1,7 @@
-/** How a text differs from the one it should be, in characters (UTF-16 units). */
+/**
+ * How a text differs from the one it should be, in characters (UTF-16 units), by their longest common
+ * subsequence: one lost character costs one, and not the whole rest.
+ */
 
 export interface TextDifference {
   /** Units of the expected text that the actual one lacks. */
@@ -7,28 +10,35 @@ export interface TextDifference {
   surplus: number
 }
 
-/** By their longest common subsequence, so that one lost character costs one and not the whole rest. */
 export function textDifference(expected: string, actual: string): TextDifference {
-  let start = 0
-  while (start < expected.length && expected[start] === actual[start]) start += 1
-  let [endE, endA] = [expected.length, actual.length]
-  while (endE > start && endA > start && expected[endE - 1] === actual[endA - 1]) {
-    endE -= 1
-    endA -= 1
-  }
-  const [wanted, found] = [expected.slice(start, endE), actual.slice(start, endA)]
-  const common = commonLength(wanted, found)
-  return { lost: wanted.length - common, surplus: found.length - common }
+  const { common } = align(expected, actual)
+  return { lost: expected.length - common, surplus: actual.length - common }
 }
 
-function commonLength(a: string, b: string): number {
-  let above = new Uint32Array(b.length + 1)
-  for (const unit of a.split('')) {
-    const row = new Uint32Array(b.length + 1)
-    for (let at = 1; at <= b.length; at += 1) {
-      row[at] = unit === b[at - 1] ? above[at - 1]! + 1 : Math.max(above[at]!, row[at - 1]!)
-    }
-    above = row
+/** Of a text that may end early: what it has not come to yet is not lost. */
+export function differenceSoFar(expected: string, actual: string): TextDifference {
+  const { common, reached } = align(expected, actual)
+  return { lost: reached - common, surplus: actual.length - common }
+}
+
+/** `reached`: how much of `expected` it takes to have all that is common. */
+function align(expected: string, actual: string): { common: number; reached: number } {
+  let start = 0
+  while (start < expected.length && expected[start] === actual[start]) start += 1
+  const rest = actual.slice(start)
+  let row = new Uint32Array(rest.length + 1)
+  let [common, reached] = [0, 0]
+  for (let place = start; place < expected.length && common < rest.length; place += 1) {
+    row = nextRow(row, expected[place]!, rest)
+    if (row[rest.length]! > common) [common, reached] = [row[rest.length]!, place + 1 - start]
   }
-  return above[b.length]!
+  return { common: start + common, reached: start + reached }
+}
+
+function nextRow(above: Uint32Array, unit: string, text: string): Uint32Array<ArrayBuffer> {
+  const row = new Uint32Array(text.length + 1)
+  for (let at = 1; at <= text.length; at += 1) {
+    row[at] = unit === text[at - 1] ? above[at - 1]! + 1 : Math.max(above[at]!, row[at - 1]!)
+  }
+  return row
 }

@@ -2,7 +2,7 @@
 import { asc, eq } from 'drizzle-orm'
 import { toolCalls, type ToolCall } from '../../src/schema.js'
 import type { Demo } from './demo.js'
-import { textDifference } from './text-difference.js'
+import { differenceSoFar, textDifference } from './text-difference.js'
 import type { Turn } from './turn.js'
 import { unbrokenAnswer } from './unbroken-answer.js'
 
@@ -42,12 +42,12 @@ export async function reportKilledTurn(demo: Demo, turn: Turn): Promise<KillRepo
   const { reading, generationId, question } = turn
   const { text, ...report } = await reportTurn(demo, turn)
   const isOffline = demo.model.onInterrupted === 'continue'
-  const unbroken = isOffline
-    ? unbrokenAnswer(question, await callsOf(demo, generationId))
-    : undefined
+  const calls = await callsOf(demo, generationId)
+  const unbroken = isOffline ? unbrokenAnswer(question, calls) : text
   const differences = [
-    textDifference(unbroken ?? text, reading.shown),
-    textDifference(unbroken ?? text, text),
+    differenceSoFar(unbroken, reading.streamed),
+    textDifference(unbroken, reading.shown),
+    textDifference(unbroken, text),
   ]
   return {
     ...report,

@@ -1,7 +1,7 @@
 /** The demo's numbers must be able to be bad: what measures them is tested on texts that are. */
 import { describe, expect, it } from 'vitest'
 import { Screen } from '../../examples/chat/screen.js'
-import { textDifference } from '../../examples/chat/text-difference.js'
+import { differenceSoFar, textDifference } from '../../examples/chat/text-difference.js'
 
 const ANSWER = '17*23 is 391. In Tokyo it is 09:00.'
 
@@ -16,6 +16,17 @@ describe('textDifference', () => {
     ['a lost word and a repeated one', ANSWER.replace('is ', '').replace('In ', 'In In '), 3, 3],
   ])('%s', (_, actual, lost, surplus) => {
     expect(textDifference(ANSWER, actual)).toEqual({ lost, surplus })
+  })
+})
+
+describe('differenceSoFar', () => {
+  it.each([
+    ['a text that ends early', ANSWER.slice(0, 20), 0, 0],
+    ['one that lost a word and ends early', ANSWER.slice(0, 20).replace('is ', ''), 3, 0],
+    ['one that says a word twice and ends early', ANSWER.slice(0, 22) + 'Tokyo', 0, 5],
+    ['nothing yet', '', 0, 0],
+  ])('%s', (_, actual, lost, surplus) => {
+    expect(differenceSoFar(ANSWER, actual)).toEqual({ lost, surplus })
   })
 })
 
