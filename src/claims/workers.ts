@@ -112,14 +112,16 @@ export async function nextRunMs(db: Database, id: string): Promise<number | null
   return row?.ms ?? null
 }
 
+// The barrier is an id of its own, not the snapshot's xmax: that is one more than the newest id that has ended,
+// and a transaction that is running may have it, or a higher one.
 export const barrierStatement = statement<
   [barrier: string | null],
   { barrier: string; passed: boolean }
 >(
   'barrier',
   () => `
-  select coalesce($1::text, pg_snapshot_xmax(s)::text) as barrier,
-    pg_snapshot_xmin(s) >= coalesce($1::text::xid8, pg_snapshot_xmax(s)) as passed
+  select coalesce($1::text, pg_current_xact_id()::text) as barrier,
+    pg_snapshot_xmin(s) >= coalesce($1::text::xid8, pg_current_xact_id()) as passed
   from pg_current_snapshot() s`,
 )
 
