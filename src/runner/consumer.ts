@@ -176,6 +176,8 @@ class SlotConsumer<Item> implements Consumer {
 
   /** Until a ring, a freed slot, stop, or `ms`. */
   async #sleep(ms: number): Promise<void> {
+    // A stop rings once, and that ring may have been taken for another.
+    if (this.#stopping.signal.aborted) return
     const over = new AbortController()
     await Promise.race([this.#wake.promise, delay(Math.max(ms, 0), over.signal)])
     over.abort()
