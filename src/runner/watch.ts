@@ -108,6 +108,8 @@ class NeighbourWatch implements Watch {
     const { db, onDead } = this.#options
     const key = [lockName(db, neighbour)]
     this.#session ??= await this.#openSession()
+    // Closed while the session opened: close() found none to drop, and would wait for a slice.
+    if (this.#closing.signal.aborted) return this.#dropSession()
     const session = this.#session
     this.#watched = neighbour
     try {
