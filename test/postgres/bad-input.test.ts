@@ -9,13 +9,9 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createStore } from '../../src/claims/store.js'
 import { createSession } from '../../src/sessions/create-session.js'
 import { sendMessage, type NewMessage } from '../../src/sessions/send-message.js'
-import {
-  connectPostgresJs,
-  drivers,
-  dumpTables,
-  type connectNodePostgres,
-} from '../support/connections.js'
-import { createTestDatabase, withDatabase, type TestDatabase } from '../support/database.js'
+import { drivers, dumpTables } from '../support/connections.js'
+import type { connectNodePostgres, connectPostgresJs } from '../support/connections.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
 
 let database: TestDatabase
 let empty: TestDatabase

@@ -1,0 +1,376 @@
+/**
+ * Every hot statement at a million finished rows, with what its triggers and foreign keys run: the plans
+ * are those of execution (auto_explain, generic), no step reads a whole table, and the blocks touched stay
+ * what they are at a thousand rows.
+ */
+import { readdirSync } from 'node:fs'
+import { drizzle } from 'drizzle-orm/postgres-js'
+import postgres from 'postgres'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { loadGeneration } from '../../src/agent/load.js'
+import { keepPartialStatement } from '../../src/claims/cancel.js'
+import { createStore, type Store } from '../../src/claims/store.js'
+import {
+  checkBarrier,
+  checkHeld,
+  checkHeldToolCalls,
+  listWorkers,
+  nextRunMs,
+  setSleeping,
+} from '../../src/claims/workers.js'
+import { toDatabase, type Database } from '../../src/internal/database.js'
+import { tableNames, type Statement } from '../../src/internal/statement.js'
+import { createSession } from '../../src/sessions/create-session.js'
+import { sendMessage } from '../../src/sessions/send-message.js'
+import { createTestDatabase, type TestDatabase } from '../support/database.js'
+import { answer, done, scenario, type Running, type Scenario } from './rows.js'
+
+const FEW = 1_000
+const MANY = 1_000_000
+/** Tables that only grow; `workers` and `sessions` of a claim are small or reached by their key. */
+const GROWING = new Set(['generations', 'messages', 'tool_calls', 'chunks'])
+
+interface PlanNode {
+  'Node Type': string
+  'Relation Name'?: string
+  'Shared Hit Blocks'?: number
+  'Shared Read Blocks'?: number
+  Plans?: PlanNode[]
+}
+
+interface Executed {
+  'Query Text': string
+  Plan: PlanNode
+}
+
+/** A connection whose every executed plan is told, nested ones too. */
+interface Probe {
+  db: ReturnType<typeof drizzle> & { $client: postgres.Sql }
+  database: Database
+  store: Store
+  /** The plans of what ran inside. */
+  during(work: () => Promise<unknown>): Promise<Executed[]>
+}
+
+interface World {
+  database: TestDatabase
+  probe: Probe
+}
+
+let few: World
+let many: World
+const probes: Probe[] = []
+beforeAll(async () => {
+  ;[few, many] = await Promise.all([makeWorld(FEW), makeWorld(MANY)])
+}, 180_000)
+afterAll(async () => {
+  await Promise.all(probes.map((probe) => probe.db.$client.end({ timeout: 5 })))
+})
+
+async function makeWorld(rows: number): Promise<World> {
+  const database = await createTestDatabase()
+  await seedFinished(database, rows)
+  await seedLive(database)
+  await database.sql`vacuum (analyze)`
+  return { database, probe: await openProbe(database.url) }
+}
+
+async function openProbe(url: string): Promise<Probe> {
+  const heard: Executed[] = []
+  const onnotice = ({ message = '' }: postgres.Notice) => {
+    const [, plan] = message.split('plan:\n')
+    if (plan !== undefined) heard.push(JSON.parse(plan) as Executed)
+  }
+  const client = postgres(url, { max: 1, onnotice })
+  for (const [name, value] of Object.entries({
+    ...{ log_min_duration: 0, log_analyze: 'on', log_buffers: 'on', log_timing: 'off' },
+    ...{ log_nested_statements: 'on', log_format: 'json', log_level: 'notice' },
+  })) {
+    await client.unsafe(`load 'auto_explain'`)
+    await client.unsafe(`set auto_explain.${name} = '${value}'`)
+  }
+  await client`set plan_cache_mode = force_generic_plan`
+  const db = drizzle({ client })
+  const during = async (work: () => Promise<unknown>) => {
+    heard.length = 0
+    await work()
+    return [...heard]
+  }
+  const probe = { db, database: toDatabase(db), store: createStore(db), during }
+  probes.push(probe)
+  return probe
+}
+
+/** Generations that ended, their calls and messages, a hundred a session; triggers do not run. */
+async function seedFinished(database: TestDatabase, rows: number): Promise<void> {
+  const id = (letter: string) => `'${letter}' || lpad(n::text, 8, '0')`
+  const session = `'s' || n / 100`
+  const series = `from generate_series(1, ${rows}) n`
+  const insert = (text: string) =>
+    database.sql.begin(async (sql) => {
+      await sql`set local session_replication_role = replica`
+      await sql`set local synchronous_commit = off`
+      await sql.unsafe(text)
+    })
+  await insert(
+    `insert into ai_db.sessions (id) select 's' || n from generate_series(0, ${rows / 100}) n`,
+  )
+  await Promise.all([
+    insert(`
+      insert into ai_db.generations (id, session_id, agent_name, status, attempt, worker_id, inbox, completed_at)
+      select ${id('g')}, ${session}, 'assistant', 'completed', 1, 'w' || n % 10, jsonb_build_array(${id('m')}), now()
+      ${series}`),
+    insert(`
+      insert into ai_db.tool_calls (id, generation_id, session_id, step, index, provider_call_id, name, args,
+        status, attempt, worker_id, completed_at)
+      select ${id('c')}, ${id('g')}, ${session}, 0, 0, 'c', 'lookup', '{}', 'completed', 1, 'w' || n % 10, now()
+      ${series}`),
+    insert(`
+      insert into ai_db.messages (id, session_id, role, actor_id, target_agent, content, parts, processed,
+        processed_by, generation_id)
+      select ${id('m')}, ${session}, case n % 2 when 0 then 'user' else 'assistant' end,
+        case n % 2 when 0 then 'user' else 'assistant' end, case n % 2 when 0 then 'assistant' else 'user' end,
+        'hello', case n % 2 when 1 then '[]'::jsonb end, true,
+        case n % 2 when 0 then ${id('g')} end, case n % 2 when 1 then ${id('g')} end
+      ${series}`),
+    // What failed keeps its text.
+    insert(`
+      insert into ai_db.chunks (generation_id, session_id, index, attempt, step, type, content)
+      select ${id('g')}, ${session}, 0, 1, 0, 'text', 'hello' from generate_series(1, ${rows}, 10) n`),
+  ])
+}
+
+/** What is under way beside the measured row: queued, generating, waiting. */
+async function seedLive(database: TestDatabase): Promise<void> {
+  const here = scenario(database)
+  const workerId = await here.worker()
+  for (let nth = 0; nth < 40; nth += 1) {
+    await here.say(await here.session({ concurrencyKey: `key-${nth % 4}` }))
+  }
+  for (const [nth, run] of (await here.claim(workerId, { limit: 20 })).entries()) {
+    await here.calls({ ...run, workerId, messageId: '' }, 2, nth % 2 ? 'pending' : 'executing')
+    if (nth % 4 === 1) await here.store.putDownGeneration(run.id, run.attempt, 'tools')
+  }
+}
+
+/** A run in a session with a long history. */
+async function runIn(here: Scenario, sessionId: string): Promise<Running> {
+  const workerId = await here.worker()
+  const messageId = await here.say(sessionId)
+  const { id, attempt } = await here.claimOne(workerId)
+  return { workerId, sessionId, messageId, id, attempt }
+}
+
+type Case = (here: Scenario, probe: Probe, world: World) => Promise<() => Promise<unknown>>
+
+const oldSession = 's5'
+
+/** Each prepares its rows, and returns what is measured. */
+const cases: Readonly<Record<string, Case>> = {
+  'create session': (_here, { db }) => Promise.resolve(() => createSession(db)),
+  'send message': (here, { db }) =>
+    Promise.resolve(async () => {
+      const message = { sessionId: oldSession, content: 'hi', targetAgent: here.agent }
+      await sendMessage(db, { ...message, queueForUnknownAgent: true })
+      await sendMessage(db, { ...message, queueForUnknownAgent: true })
+    }),
+  'claim generations': async (here, { store }) => {
+    await here.say(oldSession)
+    return () => here.claimOne('w', { store, limit: 1 })
+  },
+  'claim generations by key': async (here, { store }) => {
+    await here.say(await here.session({ concurrencyKey: here.agent }))
+    return () => here.claimOne('w', { store, limit: 1, concurrencyPerKey: 2 })
+  },
+  'claim tool calls': async (here, { store }) => {
+    await here.calls(await runIn(here, oldSession), 2, 'pending')
+    return () => store.claimToolCalls({ workerId: 'w', tools: ['lookup'], limit: 1 })
+  },
+  'claim own tool calls': async (here, { store }) => {
+    const ids = await here.calls(await runIn(here, oldSession), 2, 'pending')
+    return () => store.claimOwnToolCalls(ids, 'w')
+  },
+  load: async (here, { database }) => {
+    const run = await runIn(here, oldSession)
+    return () => loadGeneration(database, run.id, 40)
+  },
+  'insert chunks': async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    const chunk = { index: 0, attempt: 1, step: 0, type: 'text', content: 'hi' }
+    return () => store.insertChunks(run.id, run.attempt, [chunk])
+  },
+  'record step': async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    return () =>
+      store.recordStep({
+        ...{ generationId: run.id, attempt: run.attempt, workerId: run.workerId, step: 0 },
+        ...{ text: 'hm', chunkIndex: 0, inputTokens: 1, outputTokens: 1, model: 'm' },
+        providerResponseId: 'r',
+        toolCalls: [
+          { providerCallId: run.id, name: 'lookup', args: {}, status: 'executing' },
+          {
+            providerCallId: `${run.id}-ask`,
+            name: 'ask',
+            args: {},
+            status: 'pending',
+            ask: { agent: 'other', content: 'how many?' },
+          },
+        ],
+      })
+  },
+  'settle generation': async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    await here.say(oldSession)
+    return () => store.settleGeneration(answer(run))
+  },
+  'settle generation as failed': async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    await here.calls(run, 2)
+    return () => store.settleGeneration({ ...answer(run), status: 'failed', error: 'broken' })
+  },
+  'settle generation that answers an agent': async (here, { store }, { database }) => {
+    const asker = await runIn(here, await here.session())
+    const [call] = await here.calls(asker, 1, 'pending')
+    await here.store.putDownGeneration(asker.id, asker.attempt, 'tools')
+    const run = await runIn(here, oldSession)
+    await database.sql`update ai_db.messages set request_id = ${call!} where id = ${run.messageId}`
+    return () => store.settleGeneration(answer(run))
+  },
+  'settle tool calls, resuming': async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    const calls = await here.calls(run, 2)
+    await here.store.putDownGeneration(run.id, run.attempt, 'tools')
+    return () => store.settleToolCalls(calls.map((id) => done(id)))
+  },
+  'settle tool call': async (here, { store }) => {
+    const [call] = await here.calls(await runIn(here, oldSession), 2)
+    return () => store.settleToolCall(done(call!))
+  },
+  'put down': async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    await here.calls(run, 1, 'pending')
+    return () => store.putDownGeneration(run.id, run.attempt, 'tools')
+  },
+  'release generation': async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    await here.calls(run, 2)
+    return () => store.releaseGeneration({ generationId: run.id, attempt: 1, error: 'busy' })
+  },
+  'release tool calls': async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    const calls = await here.calls(run, 2)
+    return () => store.releaseToolCalls(calls, run.workerId)
+  },
+  'cancel a running generation': async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    await here.calls(run, 2)
+    await here.say(oldSession)
+    return () => store.cancelGeneration(run.id)
+  },
+  'cancel a queued generation': async (here, { store }) => {
+    await runIn(here, oldSession)
+    const queued = await here.store.generationForMessage(await here.say(oldSession))
+    return () => store.cancelGeneration(queued!)
+  },
+  'keep partial text': async (here, { database }) => {
+    const run = await runIn(here, oldSession)
+    await here.store.cancelGeneration(run.id)
+    return () => database.query(keepPartialStatement, [run.id, run.attempt, 'so far', '[]'])
+  },
+  recover: async (here, { store }) => {
+    const run = await runIn(here, oldSession)
+    await here.calls(run, 2)
+    return () => store.recoverWorkers([run.workerId])
+  },
+  expire: async (here, { store }, { database }) => {
+    const run = await runIn(here, oldSession)
+    const [call] = await here.calls(run, 1, 'pending')
+    await here.store.putDownGeneration(run.id, run.attempt, 'tools')
+    await database.sql`update ai_db.tool_calls set expires_at = 'epoch' where id = ${call!}`
+    return () => store.expireWaits()
+  },
+  reads: async (here, { store, database }) => {
+    const run = await runIn(here, oldSession)
+    const calls = await here.calls(run, 2)
+    return async () => {
+      await store.readGeneration(run.id)
+      await store.generationForMessage(run.messageId)
+      await store.readToolCalls(run.id, 0)
+      await checkHeld(database, [run.id])
+      await checkHeldToolCalls(database, calls)
+    }
+  },
+  'worker lease and sleep': (here, { store, database }) =>
+    Promise.resolve(async () => {
+      const worker = { id: here.agent, name: 'test', agents: [here.agent], tools: ['lookup'] }
+      await store.registerWorker({ ...worker, slots: 1, locked: false, leaseMs: 1e6, version: '0' })
+      await setSleeping(database, here.agent, true)
+      await nextRunMs(database, here.agent)
+      await store.renewLease(here.agent, 1e6, false)
+      await listWorkers(database)
+      await checkBarrier(database, null)
+      await store.deregisterWorker(here.agent)
+    }),
+}
+
+function* nodesOf(node: PlanNode): Generator<PlanNode> {
+  yield node
+  for (const child of node.Plans ?? []) yield* nodesOf(child)
+}
+
+const blocksOf = (executed: readonly Executed[]) =>
+  executed.reduce(
+    (sum, { Plan }) => sum + (Plan['Shared Hit Blocks'] ?? 0) + (Plan['Shared Read Blocks'] ?? 0),
+    0,
+  )
+
+/** The case as it runs warm: the first round fills the caches of the connection. */
+async function measure(name: string, world: World): Promise<Executed[]> {
+  let executed: Executed[] = []
+  for (let round = 0; round < 3; round += 1) {
+    const work = await cases[name]!(scenario(world.database), world.probe, world)
+    executed = await world.probe.during(work)
+  }
+  return executed
+}
+
+const seen = new Set<string>()
+
+describe('at a million finished rows', () => {
+  it.each(Object.keys(cases))(
+    '%s reads no whole table, and as few blocks as at a thousand',
+    async (name) => {
+      const executed = await measure(name, many)
+      for (const { 'Query Text': text } of executed) seen.add(text)
+      const scans = executed.flatMap(({ Plan, 'Query Text': text }) =>
+        [...nodesOf(Plan)]
+          .filter((node) => node['Node Type'] === 'Seq Scan' && GROWING.has(node['Relation Name']!))
+          .map((node) => `${node['Relation Name']}: ${text}`),
+      )
+      expect(scans).toEqual([])
+      const [atFew, atMany] = [blocksOf(await measure(name, few)), blocksOf(executed)]
+      expect(atMany).toBeLessThan(3 * Math.max(atFew, 8))
+    },
+  )
+
+  it('no statement of the store was left out', async () => {
+    const missing: string[] = []
+    for (const file of readdirSync('src/claims')) {
+      const module = (await import(`../../src/claims/${file.replace('.ts', '')}.ts`)) as object
+      for (const one of Object.values(module) as Partial<Statement<[], unknown>>[]) {
+        if (typeof one !== 'object' || typeof one.text !== 'function') continue
+        if (!seen.has(one.text(tableNames('ai_db')))) missing.push(one.name!)
+      }
+    }
+    expect(missing).toEqual([])
+  })
+
+  it('the probe sees what triggers and foreign keys run, and would see a whole table read', async () => {
+    const nested = await measure('settle generation', many)
+    expect(nested.length).toBeGreaterThan(4)
+    const [all] = await many.probe.during(() =>
+      many.probe.db.$client.unsafe(`select count(*) from ai_db.chunks where content = 'x'`),
+    )
+    expect([...nodesOf(all!.Plan)].map((node) => node['Node Type'])).toContain('Seq Scan')
+  })
+})
