@@ -32,7 +32,10 @@ export interface WorkerProcess extends AsyncDisposable {
 
 /** Starts a process and waits until it can serve. Kill or dispose it. */
 export async function spawnWorkerProcess(): Promise<WorkerProcess> {
-  const child = fork(SCRIPT, { execArgv: ['--import', 'tsx'], stdio: 'inherit' })
+  // Its own pipes: a compiler it started may outlive it for a moment, and would hold those of the test run.
+  const child = fork(SCRIPT, { execArgv: ['--import', 'tsx'], silent: true })
+  child.stdout!.resume()
+  child.stderr!.on('data', (bytes: Buffer) => process.stderr.write(bytes))
   const told = new EventLog<Told>()
   child.on('message', (message) => told.push(message as Told))
   const exited = once(child, 'exit').then((end) => {
