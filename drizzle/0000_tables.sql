@@ -227,7 +227,7 @@ CREATE UNIQUE INDEX "generations_queued_key" ON "ai_db"."generations" USING btre
 CREATE UNIQUE INDEX "generations_active_key" ON "ai_db"."generations" USING btree ("session_id","agent_name") WHERE status in ('pending', 'generating', 'waiting') and attempt > 0;--> statement-breakpoint
 CREATE UNIQUE INDEX "generations_concurrency_slot_key" ON "ai_db"."generations" USING btree ("concurrency_key","concurrency_slot") WHERE status = 'generating' and concurrency_slot is not null;--> statement-breakpoint
 CREATE INDEX "generations_claim_idx" ON "ai_db"."generations" USING btree ("priority" DESC NULLS LAST,"run_at","id") WHERE status = 'pending';--> statement-breakpoint
-CREATE INDEX "generations_run_at_idx" ON "ai_db"."generations" USING btree ("run_at") WHERE status = 'pending';--> statement-breakpoint
+CREATE INDEX "generations_run_at_idx" ON "ai_db"."generations" USING btree ("run_at") WHERE status = 'pending' and run_at > created_at;--> statement-breakpoint
 CREATE INDEX "generations_held_idx" ON "ai_db"."generations" USING btree ("worker_id") WHERE status = 'generating';--> statement-breakpoint
 CREATE INDEX "generations_timer_idx" ON "ai_db"."generations" USING btree ("run_at") WHERE status = 'waiting';--> statement-breakpoint
 CREATE INDEX "generations_session_id_idx" ON "ai_db"."generations" USING btree ("session_id","created_at");--> statement-breakpoint
@@ -238,7 +238,7 @@ CREATE INDEX "sessions_created_at_idx" ON "ai_db"."sessions" USING btree ("creat
 CREATE UNIQUE INDEX "summaries_session_id_agent_name_key" ON "ai_db"."summaries" USING btree ("session_id","agent_name","covering_up_to");--> statement-breakpoint
 CREATE UNIQUE INDEX "tool_calls_generation_id_step_idx" ON "ai_db"."tool_calls" USING btree ("generation_id","step","index");--> statement-breakpoint
 CREATE INDEX "tool_calls_claim_idx" ON "ai_db"."tool_calls" USING btree ("priority" DESC NULLS LAST,"run_at","id") WHERE status = 'pending';--> statement-breakpoint
-CREATE INDEX "tool_calls_run_at_idx" ON "ai_db"."tool_calls" USING btree ("run_at") WHERE status = 'pending';--> statement-breakpoint
+CREATE INDEX "tool_calls_run_at_idx" ON "ai_db"."tool_calls" USING btree ("run_at") WHERE status = 'pending' and run_at > created_at;--> statement-breakpoint
 CREATE INDEX "tool_calls_held_idx" ON "ai_db"."tool_calls" USING btree ("worker_id") WHERE status = 'executing';--> statement-breakpoint
 CREATE INDEX "tool_calls_expires_at_idx" ON "ai_db"."tool_calls" USING btree ("expires_at") WHERE status = 'pending' and expires_at is not null;--> statement-breakpoint
 CREATE INDEX "tool_calls_session_id_idx" ON "ai_db"."tool_calls" USING btree ("session_id","created_at");--> statement-breakpoint

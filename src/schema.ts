@@ -267,9 +267,11 @@ export function createTables<const Name extends string>(schemaName: Name) {
       index('generations_claim_idx')
         .on(t.priority.desc(), t.runAt, t.id)
         .where(sql`status = 'pending'`),
+      // Rows put off only: over all pending ones it would look good enough for the claim, which would then
+      // read and sort the whole backlog for one row.
       index('generations_run_at_idx')
         .on(t.runAt)
-        .where(sql`status = 'pending'`),
+        .where(sql`status = 'pending' and run_at > created_at`),
       index('generations_held_idx')
         .on(t.workerId)
         .where(sql`status = 'generating'`),
@@ -361,9 +363,10 @@ export function createTables<const Name extends string>(schemaName: Name) {
       index('tool_calls_claim_idx')
         .on(t.priority.desc(), t.runAt, t.id)
         .where(sql`status = 'pending'`),
+      // Rows put off only, as of generations.
       index('tool_calls_run_at_idx')
         .on(t.runAt)
-        .where(sql`status = 'pending'`),
+        .where(sql`status = 'pending' and run_at > created_at`),
       index('tool_calls_held_idx')
         .on(t.workerId)
         .where(sql`status = 'executing'`),

@@ -40,7 +40,8 @@ type Params = [agents: string, maxAttempts: string, limit: number, workerId: str
 
 /**
  * Rows another transaction holds are skipped, not waited for: the enqueue trigger locks a queued row
- * while a message is being added to its inbox.
+ * while a message is being added to its inbox. `nulls last` is how the claim index is ordered: without it,
+ * although no priority is null, every claim sorts the whole backlog.
  */
 const candidates = (t: TableNames, extra = '') => `
   select g.id, g.concurrency_key
@@ -51,7 +52,7 @@ const candidates = (t: TableNames, extra = '') => `
         where o.session_id = g.session_id and o.agent_name = g.agent_name
           and o.attempt > 0 and o.status in ('pending', 'generating', 'waiting')))
      ${extra}
-   order by g.priority desc, g.run_at, g.id
+   order by g.priority desc nulls last, g.run_at, g.id
    limit $3::int
    for update of g skip locked`
 

@@ -46,7 +46,7 @@ export const claimToolCallsStatement = statement<
     select c.id from ${t.toolCalls} c
      where c.status = 'pending' and c.run_at <= now() and c.name = any ($1::text[])
        and c.approvals_required = 0
-     order by c.priority desc, c.run_at, c.id
+     order by c.priority desc nulls last, c.run_at, c.id
      limit $2::int
      for update skip locked)
   ${take(t, '$3::text')}`,

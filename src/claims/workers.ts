@@ -98,11 +98,11 @@ export const nextRunStatement = statement<[id: string], { ms: number | null }>(
   (t) => `
   select extract(epoch from min(next.run_at) - now())::float8 * 1000 as ms from (
     (select g.run_at from ${t.generations} g, ${t.workers} me
-      where me.id = $1::text and g.status = 'pending' and g.run_at > now() and g.agent_name = any (me.agents)
+      where me.id = $1::text and g.status = 'pending' and g.run_at > g.created_at and g.run_at > now() and g.agent_name = any (me.agents)
       order by g.run_at limit 1)
     union all
     (select c.run_at from ${t.toolCalls} c, ${t.workers} me
-      where me.id = $1::text and c.status = 'pending' and c.run_at > now() and c.name = any (me.tools)
+      where me.id = $1::text and c.status = 'pending' and c.run_at > c.created_at and c.run_at > now() and c.name = any (me.tools)
       order by c.run_at limit 1)) next`,
 )
 
