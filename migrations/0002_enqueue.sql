@@ -49,7 +49,7 @@ begin
   perform 1 from "ai_db".generations g
     where g.id in (
       select c.generation_id from "ai_db".messages m join "ai_db".tool_calls c on c.id = m.request_id
-       where m.id in (select jsonb_array_elements_text(answer_askers.inbox)) and m.request_id is not null
+       where m.id = any (array(select jsonb_array_elements_text(answer_askers.inbox))) and m.request_id is not null
          and c.status = 'pending')
     order by g.id for no key update;
   if not found then
@@ -57,7 +57,7 @@ begin
   end if;
   select array_agg(c.id order by c.id) into asked
     from "ai_db".messages m join "ai_db".tool_calls c on c.id = m.request_id
-   where m.id in (select jsonb_array_elements_text(inbox)) and m.request_id is not null and c.status = 'pending';
+   where m.id = any (array(select jsonb_array_elements_text(inbox))) and m.request_id is not null and c.status = 'pending';
   if asked is null then
     return;
   end if;
@@ -89,22 +89,28 @@ begin
             and a.attempt > 0 and a.status in ('pending', 'generating', 'waiting') and a.inbox ? m.id);
     return null;
   end if;
+  -- An array, not a subquery: its elements are looked up by key, whatever the planner thinks of the table.
   update "ai_db".messages set processed = true, processed_by = new.id
-   where not processed and id in (select jsonb_array_elements_text(new.inbox));
-  perform "ai_db".answer_askers(new.id, new.status, new.error, new.inbox, coalesce(new.worker_id, 'nobody'));
+   where not processed and id = any (array(select jsonb_array_elements_text(new.inbox)));
+  if (select count(request_id) from "ai_db".messages
+       where id = any (array(select jsonb_array_elements_text(new.inbox)))) > 0 then
+    perform "ai_db".answer_askers(new.id, new.status, new.error, new.inbox, coalesce(new.worker_id, 'nobody'));
+  end if;
   if new.status <> 'completed' then
     update "ai_db".tool_calls
        set status = 'cancelled', cancel_reason = coalesce(new.cancel_reason, 'by-error'), completed_at = now()
      where generation_id = new.id and status in ('pending', 'executing');
   end if;
-  insert into "ai_db".generations as g (session_id, agent_name, priority, concurrency_key)
-    select new.session_id, new.agent_name, s.priority, s.concurrency_key
-      from "ai_db".sessions s
-     where s.id = new.session_id and exists (
-       select 1 from "ai_db".messages m
-        where m.session_id = new.session_id and m.target_agent = new.agent_name and not m.processed)
-    on conflict (session_id, agent_name) where status = 'pending' and attempt = 0
-      do update set priority = g.priority where false;
+  -- A message that commits after this look has made its own generation, or locked the queued one.
+  if exists (
+    select 1 from "ai_db".messages m
+     where m.session_id = new.session_id and m.target_agent = new.agent_name and not m.processed) then
+    insert into "ai_db".generations as g (session_id, agent_name, priority, concurrency_key)
+      select new.session_id, new.agent_name, s.priority, s.concurrency_key
+        from "ai_db".sessions s where s.id = new.session_id
+      on conflict (session_id, agent_name) where status = 'pending' and attempt = 0
+        do update set priority = g.priority where false;
+  end if;
   return null;
 end $$;
 

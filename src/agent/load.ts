@@ -70,8 +70,8 @@ export const loadStatement = statement<[generationId: string, limit: number], Lo
         'result', c.result, 'error', c.error, 'attempt', c.attempt, 'timeoutMs', c.timeout_ms)
         order by c.generation_id, c.step, c.index), '[]')
       from ${t.toolCalls} c
-     where c.generation_id = $1::text
-        or c.generation_id in (select generation_id from history where parts is not null)) as "toolCalls",
+     where c.generation_id = any (
+       array(select generation_id from history where parts is not null union select $1::text))) as "toolCalls",
     (select coalesce(jsonb_agg(jsonb_build_object(
         'index', c.index, 'attempt', c.attempt, 'step', c.step, 'type', c.type, 'content', c.content)
         order by c.index), '[]')

@@ -78,7 +78,8 @@ export const recordStepStatement = statement<Params, { held: boolean; calls: Rec
     select id, session_id, $5::int, $2::int, $3::int, 'text', $4::text, true from held where $4::text <> ''),
   given as (
     select c.*,
-      case when exists (select 1 from ${t.toolCalls} o where o.id = c."providerCallId")
+      -- Counted, not "exists", which the planner answers with a hash of the whole table.
+      case when (select count(*) from ${t.toolCalls} o where o.id = c."providerCallId") > 0
         then c."providerCallId" || '#' || held.id || ':' || $3::int else c."providerCallId" end as id
     from held, rows from (jsonb_to_recordset($6::text::jsonb) as ("providerCallId" text, name text, args jsonb,
       status text, error text, "timeoutMs" int, "expiresInMs" float8, "maxAttempts" int, ask jsonb)) with ordinality

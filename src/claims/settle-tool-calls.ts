@@ -16,6 +16,8 @@ export interface ToolCallSettlement {
 }
 
 // The generation's row is locked first, as every writer does (lock order: generation, then tool call).
+// Arrays of ids, because they are looked up by key; a join with `given`, which the planner takes for a
+// hundred rows, reads both tables whole.
 export const settleToolCallsStatement = statement<[settlements: string], { id: string }>(
   'settle_tool_calls',
   (t) => `
@@ -23,12 +25,13 @@ export const settleToolCallsStatement = statement<[settlements: string], { id: s
     select * from jsonb_to_recordset($1::text::jsonb) as s (id text, attempt int, status text, result jsonb, error text)),
   held as materialized (
     select g.id from ${t.generations} g
-     where g.id in (select c.generation_id from ${t.toolCalls} c join given on given.id = c.id)
+     where g.id = any (array(
+       select c.generation_id from ${t.toolCalls} c where c.id = any (array(select id from given))))
      order by g.id for no key update)
   update ${t.toolCalls} c set
     status = given.status, result = given.result, error = given.error, completed_at = now()
   from given, held
-  where c.id = given.id and c.attempt = given.attempt and c.status = 'executing' and held.id = c.generation_id
+  where c.id = any (array(select id from given)) and c.id = given.id and c.attempt = given.attempt and c.status = 'executing' and held.id = c.generation_id
   returning c.id`,
 )
 
