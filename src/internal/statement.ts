@@ -74,7 +74,15 @@ export function intArray(values: readonly number[]): string {
  */
 export function jsonText(value: unknown): string {
   return JSON.stringify(value ?? null, (_key, inner: unknown) =>
-    typeof inner === 'string' ? storableText(inner) : inner,
+    typeof inner === 'string' ? storableText(inner) : withStorableKeys(inner),
+  )
+}
+
+function withStorableKeys(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  if (Object.keys(value).every((key) => storableText(key) === key)) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, inner]) => [storableText(key), inner as unknown]),
   )
 }
 
