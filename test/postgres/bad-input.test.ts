@@ -106,6 +106,13 @@ describe.each(drivers)('%s', (_name, connect: (url: string) => AnyDrizzle) => {
     expect(row).toEqual({ content, metadata })
   })
 
+  it('metadata that Postgres cannot store loses the character, not the message', async () => {
+    const metadata = { 'a\0': 'b\0', c: ['\ud800'] }
+    const { id } = await sendMessage(connect(database.url), { sessionId, content: 'hi', metadata })
+    const [row] = await database.sql`select metadata from ai_db.messages where id = ${id}`
+    expect(row).toEqual({ metadata: { 'a\uFFFD': 'b\uFFFD', c: ['\uFFFD'] } })
+  })
+
   it('an unknown session is said to be so, and gets no message and no generation', async () => {
     await refuses(() => sendMessage(connect(database.url), { sessionId: 'gone', content: 'hi' }), {
       code: 'UNKNOWN_SESSION',
