@@ -171,6 +171,8 @@ class SlotConsumer<Item> implements Consumer {
   async #sleepUntilDue(): Promise<void> {
     const { db, member, pollIntervalMs } = this.#options
     const dueMs = await nextRunMs(db, member.workerId)
+    // What fell due between the last claim and that question was too early for the one and too late for the other.
+    if ((await this.#fill()) === 'more') return
     await this.#sleep(Math.min(jittered(pollIntervalMs), dueMs ?? Infinity))
   }
 
