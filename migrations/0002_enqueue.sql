@@ -72,11 +72,18 @@ begin
         error = 'the agent did not answer: ' || coalesce(failure, outcome)
      where id = any (asked);
   end if;
+  -- The worker that answers may be the one that waits, and what a worker settles itself rings nobody.
+  perform pg_notify('ai_db', 'settled:' || g.id) from "ai_db".generations g
+   where g.status = 'generating' and g.worker_id = worker
+     and g.id in (select c.generation_id from "ai_db".tool_calls c where c.id = any (asked));
 end $$;
 
 -- A settled generation: its inbox is processed, its unsettled tool calls are cancelled, and messages
 -- it did not take in have a next generation.
 create or replace function "ai_db".finish_generation() returns trigger language plpgsql as $$
+declare
+  message text;
+  asked boolean := false;
 begin
   if old.attempt = 0 then
     -- Stopped before its first claim fixed an inbox: it would have answered whatever is there, but for
@@ -89,11 +96,13 @@ begin
             and a.attempt > 0 and a.status in ('pending', 'generating', 'waiting') and a.inbox ? m.id);
     return null;
   end if;
-  -- An array, not a subquery: its elements are looked up by key, whatever the planner thinks of the table.
-  update "ai_db".messages set processed = true, processed_by = new.id
-   where not processed and id = any (array(select jsonb_array_elements_text(new.inbox)));
-  if (select count(request_id) from "ai_db".messages
-       where id = any (array(select jsonb_array_elements_text(new.inbox)))) > 0 then
+  -- One by one: by its key a message is found in any table, while for a list the planner keeps for the rest
+  -- of the connection's life what was best when the table was small.
+  for message in select jsonb_array_elements_text(new.inbox) loop
+    update "ai_db".messages set processed = true, processed_by = new.id where id = message and not processed;
+    asked := asked or exists (select 1 from "ai_db".messages where id = message and request_id is not null);
+  end loop;
+  if asked then
     perform "ai_db".answer_askers(new.id, new.status, new.error, new.inbox, coalesce(new.worker_id, 'nobody'));
   end if;
   if new.status <> 'completed' then

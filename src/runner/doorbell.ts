@@ -15,7 +15,7 @@ import { statement } from '../internal/statement.js'
 export type Ring =
   | { kind: 'generation'; name: string }
   | { kind: 'tool-call'; name: string }
-  /** A tool call of this generation was settled by another process. */
+  /** A tool call of this generation was settled by another process, or answered by another agent. */
   | { kind: 'settled'; id: string }
   /** This generation or tool call was cancelled. */
   | { kind: 'cancelled'; id: string }
