@@ -1,5 +1,5 @@
 /** Model providers that fail: tried again with a delay, told to readers, and given up on in the end, with the reason. */
-import { beforeAll, describe, expect, test } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { ScriptedTurn } from '../../src/testing.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import {
@@ -18,7 +18,16 @@ beforeAll(async () => {
   database = await createTestDatabase()
 })
 
+// chat() prints each failure; here they are what is wanted.
+beforeEach(() => {
+  for (const method of ['error', 'log', 'dir'] as const)
+    vi.spyOn(console, method).mockImplementation(() => undefined)
+})
+afterEach(() => vi.restoreAllMocks())
+
 const retryDelayMs = () => 20
+/** Retries wake their worker by themselves: none is left to the poll. */
+const pollIntervalMs = 60_000
 const TEXT = 'The whole answer, from its beginning to its end.'
 
 const failures: [what: string, turn: ScriptedTurn, told: string][] = [
@@ -37,7 +46,7 @@ describe.each(failures)('a provider that %s', (_what, bad, told) => {
 
   test('twice, then answers: the turn is tried again, and the transcript is only the answer', async () => {
     const { adapter, agent } = scripted([bad, bad, { text: TEXT }], options)
-    const { events } = await startWorker({ db: database.db, agents: [agent] })
+    const { events } = await startWorker({ db: database.db, agents: [agent], pollIntervalMs })
     const { generationId, sessionId } = await say(database.db, 'Go')
     const reader = startReader(database.db, generationId)
     expect(await reader.ended).toMatchObject({ text: TEXT, status: 'completed' })
@@ -62,7 +71,7 @@ describe.each(failures)('a provider that %s', (_what, bad, told) => {
       ...options,
       maxAttempts: 2,
     })
-    const { events } = await startWorker({ db: database.db, agents: [agent] })
+    const { events } = await startWorker({ db: database.db, agents: [agent], pollIntervalMs })
     const { generationId, sessionId, messageId } = await say(database.db, 'Go')
     const reader = startReader(database.db, generationId)
     const last = await reader.ended
@@ -97,7 +106,7 @@ describe('a provider that fails between steps', () => {
       maxAttempts: 2,
       retryDelayMs,
     })
-    await startWorker({ db: database.db, agents: [agent] })
+    await startWorker({ db: database.db, agents: [agent], pollIntervalMs })
     const { generationId } = await say(database.db, 'Count')
     expect(await untilSettled(database.db, generationId)).toMatchObject({ content: 'Done.' })
     expect(executed).toEqual([1, 2])
@@ -109,7 +118,7 @@ describe('a provider that fails between steps', () => {
       [{ text: 'The whole ', then: 'throw' }, { text: 'answer.' }],
       { onInterrupted: 'continue', retryDelayMs },
     )
-    await startWorker({ db: database.db, agents: [agent] })
+    await startWorker({ db: database.db, agents: [agent], pollIntervalMs })
     const { generationId } = await say(database.db, 'Go')
     const reader = startReader(database.db, generationId)
     expect(await reader.ended).toMatchObject({ text: 'The whole answer.', status: 'completed' })

@@ -309,9 +309,11 @@ describe('several agents', () => {
   ]
 
   test('an agent that asks another gets the reply as the result of its call', async () => {
-    const asker = scripted(askingTurns, { agents: asks })
+    // Neither parked nor polled: the answer itself has to ring, in the worker that gives it as well.
+    const asker = scripted(askingTurns, { agents: asks, parkAfterMs: 60_000 })
     const helper = scripted([{ text: 'It is that, says the helper.' }], { name: 'helper' })
-    const { events } = await startWorker({ db: database.db, agents: [asker.agent, helper.agent] })
+    const agents = [asker.agent, helper.agent]
+    const { events } = await startWorker({ db: database.db, agents, pollIntervalMs: 60_000 })
     const { sessionId, generationId } = await say(database.db, 'Ask')
     await events.untilType('completed', 2)
     await untilSettled(database.db, generationId)
