@@ -103,9 +103,9 @@ export default tseslint.config(
     },
   },
   {
-    // One declaration, table after table: shorter pieces would only hide the foreign keys.
-    files: ['src/schema.ts'],
-    rules: { 'max-lines': 'off', 'max-lines-per-function': 'off' },
+    // A table is one declaration, however many columns it has.
+    files: ['src/schema/*.ts'],
+    rules: { 'max-lines-per-function': 'off' },
   },
   { files: ['src/cli/**'], rules: { 'no-console': 'off' } },
   {
