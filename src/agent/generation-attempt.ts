@@ -198,6 +198,7 @@ export class GenerationAttempt {
   async #cutOver(status: 'completed' | 'failed', turn?: ModelTurn, error?: string): Promise<void> {
     const { id, attempt } = this.#generation
     await this.#run.faultPoint('before-cutover')
+    this.live!.hold()
     const { messageId } = await settleGeneration(this.#run.db, {
       generationId: id,
       attempt,

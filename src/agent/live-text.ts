@@ -27,6 +27,8 @@ export interface LiveText {
    * Without a stream server the text is rows already.
    */
   beforeStep(stepText: string): Promise<{ text: string; chunkIndex: number }>
+  /** Before the cutover: what is left goes with the end, so a short turn costs no request at all. */
+  hold(): void
   /** Ends the transcript and closes the stream; not waited for by the run. */
   end(item: DoneItem): Promise<void>
   /** Sends what is there; the transcript goes on in another attempt. */
@@ -70,6 +72,7 @@ export function openLiveText({ generation, run, chunks, keep, shown }: OpenLiveT
       await writer.flush()
       return { text: '', chunkIndex: nextIndex }
     },
+    hold: () => writer.hold(),
     end: (item) => writer.end(item),
     leave: () => writer.flush(),
     abort: () => writer.abort(),

@@ -11,6 +11,9 @@ import { itemChars, pushCoalesced, type DoneItem, type TranscriptItem } from './
 import type { BatchingOptions } from './batch.js'
 import type { TranscriptWriter } from './transcript-writer.js'
 
+/** As long as a cutover should take; a slower one holds nothing back for longer. */
+const HOLD_MS = 250
+
 export class BatchingWriter implements TranscriptWriter {
   #pending: TranscriptItem[] = []
   #pendingChars = 0
@@ -22,6 +25,8 @@ export class BatchingWriter implements TranscriptWriter {
   #failure: AiDbError | undefined
   #running = false
   #nextStart = 0
+  /** No batch before then, unless it is urgent. */
+  #heldUntil = 0
   /** Set while a batch should leave without lingering. */
   #urgent = false
   /** Ends the wait before a batch. */
@@ -40,6 +45,10 @@ export class BatchingWriter implements TranscriptWriter {
 
   append(item: TranscriptItem): void {
     if (!this.#ending && this.#failure === undefined) this.#add(item)
+  }
+
+  hold(): void {
+    this.#heldUntil = Date.now() + HOLD_MS
   }
 
   async flush(): Promise<void> {
@@ -114,15 +123,19 @@ export class BatchingWriter implements TranscriptWriter {
   }
 
   async #untilDue(): Promise<void> {
-    if (this.#urgent || this.#items.awaited) return
-    const untilDue = this.#nextStart - Date.now()
-    await new Promise<void>((resolve) => {
-      this.#wake = () => {
-        clearTimeout(timer)
-        resolve()
-      }
-      const timer = setTimeout(this.#wake, untilDue > 0 ? untilDue : this.#options.lingerMs)
-    })
+    const now = Date.now()
+    const due = this.#nextStart > now ? this.#nextStart : now + this.#options.lingerMs
+    while (!this.#urgent && !this.#items.awaited && !this.#stop.signal.aborted) {
+      const untilDue = Math.max(due, this.#heldUntil) - Date.now()
+      if (untilDue <= 0) return
+      await new Promise<void>((resolve) => {
+        this.#wake = () => {
+          clearTimeout(timer)
+          resolve()
+        }
+        const timer = setTimeout(this.#wake, untilDue)
+      })
+    }
   }
 
   async #sendOne(): Promise<void> {

@@ -15,6 +15,8 @@ export interface TranscriptWriter {
    * writes, STREAM_FAILED when it was not acknowledged in time; in the latter case the writer goes on.
    */
   flush(): Promise<void>
+  /** The end is near: what is left waits for it a while, to go in one batch with it or not at all. */
+  hold(): void
   /**
    * Appends the last item, waits as `flush` does, and closes. A first attempt that has sent nothing
    * yet sends nothing at all: the row tells the reader everything.
