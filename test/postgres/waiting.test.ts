@@ -1,9 +1,12 @@
 /** Put down and taken up again: a waiting generation is resumed once, by whatever settles last, and never stranded. */
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it, vi } from 'vitest'
 import { createStore, type Store } from '../../src/claims/store.js'
 import { openTransaction, waitForLock } from '../support/connections.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { answer, done, scenario, type Running, type Scenario } from './rows.js'
+
+// A hundred rounds of a race take seconds, on a machine that seeds a million rows beside them more.
+vi.setConfig({ testTimeout: 90_000 })
 
 let database: TestDatabase
 let stores: Store[]
