@@ -1,7 +1,7 @@
 /** Sessions: made before their first message, so that a mistyped id is an error and not a new conversation. */
 import { toQueryable, type DatabaseOptions, type DrizzleDatabase } from '../internal/database.js'
-import { jsonText, statement } from '../internal/statement.js'
-import { requireId, requireSmallInteger, requireText } from './input.js'
+import { statement } from '../internal/statement.js'
+import { requireId, requireJson, requireSmallInteger, requireText } from './input.js'
 
 export interface NewSession {
   /** @default a random UUID */
@@ -46,7 +46,7 @@ export async function createSession(
     session.title ?? null,
     session.concurrencyKey ?? null,
     session.priority ?? 0,
-    jsonText(session.metadata ?? {}),
+    requireJson('metadata', session.metadata ?? {}),
   ])
   return { id: row!.id, txid: Number(row!.txid) }
 }

@@ -2,7 +2,8 @@
  * Checks on what people send, before a statement does: the database has the same limits as CHECKs, but
  * an error from here names the field in the caller's words and costs no round trip.
  */
-import { AiDbError } from '../errors.js'
+import { AiDbError, toError } from '../errors.js'
+import { jsonText } from '../internal/statement.js'
 
 /** Ids, names and keys: 1 to 200 characters of storable text. */
 export function requireId(field: string, value: unknown): asserts value is string {
@@ -61,6 +62,19 @@ export function requireSmallInteger(field: string, value: unknown): asserts valu
     `must be a whole number, got ${String(value)}`,
     'Pass one from -32767 to 32767.',
   )
+}
+
+/** JSON text of what a caller wants stored. */
+export function requireJson(field: string, value: unknown): string {
+  try {
+    return jsonText(value)
+  } catch (error) {
+    throw invalid(
+      field,
+      `is not JSON (${toError(error).message})`,
+      'Pass plain objects, arrays and scalars.',
+    )
+  }
 }
 
 function invalid(field: string, problem: string, cure: string): AiDbError {

@@ -5,9 +5,9 @@
 import { AiDbError } from '../errors.js'
 import { toQueryable, type DatabaseOptions, type DrizzleDatabase } from '../internal/database.js'
 import { nearest } from '../internal/options.js'
-import { jsonText, statement } from '../internal/statement.js'
+import { statement } from '../internal/statement.js'
 import { MAX_CONTENT_BYTES } from '../schema.js'
-import { requireContent, requireId } from './input.js'
+import { requireContent, requireId, requireJson } from './input.js'
 
 export interface NewMessage {
   sessionId: string
@@ -104,7 +104,7 @@ function paramsOf(message: NewMessage): Params {
     targetAgent,
     message.content,
     message.requestId ?? null,
-    jsonText(message.metadata ?? {}),
+    requireJson('metadata', message.metadata ?? {}),
     message.queueForUnknownAgent ?? false,
   ]
 }

@@ -71,6 +71,7 @@ const badSessions: readonly (readonly [string, Record<string, unknown>, string, 
   ['an empty key', { concurrencyKey: '' }, 'concurrencyKey', /concurrencyKey is empty/],
   ['a too high priority', { priority: 40_000 }, 'priority', /whole number.*-32767 to 32767/],
   ['half a priority', { priority: 1.5 }, 'priority', /whole number, got 1\.5/],
+  ['metadata with a BigInt', { metadata: { n: 1n } }, 'metadata', /not JSON.*plain objects/],
   ['a word as priority', { priority: 'high' }, 'priority', /whole number, got high/],
 ]
 
