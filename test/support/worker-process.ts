@@ -1,12 +1,36 @@
-/** The parent's side of `child-worker.ts`: starts such processes, hears them, kills, stops and continues them. */
+/**
+ * The parent's side of `child-worker.ts`: starts such processes, hears them, kills, stops and continues them.
+ *
+ * The script is compiled once for all of them: a process that compiles for itself takes four times the CPU to start,
+ * and the tests kill dozens.
+ */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
+import { renameSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { buildSync } from 'esbuild'
 import type { WorkerEvent } from '../../src/runner/events.js'
 import type { Order, ServeConfig, Told } from './child-worker.js'
 import { EventLog } from './poll-until.js'
 
-const SCRIPT = fileURLToPath(new URL('./child-worker.ts', import.meta.url))
+const SOURCE = fileURLToPath(new URL('./child-worker.ts', import.meta.url))
+// Below node_modules, so that it finds its packages.
+const COMPILED = fileURLToPath(
+  new URL('../../node_modules/.cache/child-worker.mjs', import.meta.url),
+)
+
+let compiled = false
+
+function compiledScript(): string {
+  if (compiled) return COMPILED
+  const outfile = `${COMPILED}.${process.pid}`
+  const shape = { bundle: true, platform: 'node', format: 'esm', packages: 'external' } as const
+  buildSync({ ...shape, entryPoints: [SOURCE], outfile, sourcemap: 'inline', logLevel: 'error' })
+  // Test files do this side by side.
+  renameSync(outfile, COMPILED)
+  compiled = true
+  return COMPILED
+}
 
 export interface Serving {
   readonly workerId: string
@@ -32,8 +56,10 @@ export interface WorkerProcess extends AsyncDisposable {
 
 /** Starts a process and waits until it can serve. Kill or dispose it. */
 export async function spawnWorkerProcess(): Promise<WorkerProcess> {
-  // Its own pipes: a compiler it started may outlive it for a moment, and would hold those of the test run.
-  const child = fork(SCRIPT, { execArgv: ['--import', 'tsx'], silent: true })
+  const child = fork(compiledScript(), {
+    execArgv: ['--enable-source-maps'],
+    silent: true,
+  })
   child.stdout!.resume()
   child.stderr!.on('data', (bytes: Buffer) => process.stderr.write(bytes))
   const told = new EventLog<Told>()
