@@ -27,7 +27,10 @@ export interface Child extends AsyncDisposable {
 const PATIENCE_MS = 60_000
 const STOP_WITHIN_MS = 10_000
 
-/** Starts `children/<name>.ts` and waits until it has said that it is ready. */
+/**
+ * Starts `children/<name>.ts` and waits until it has said that it is ready. BENCH_NODE_FLAGS are flags of Node
+ * for all children, such as `--cpu-prof`.
+ */
 export async function startChild<Name extends keyof ChildConfigs>(
   name: Name,
   config: ChildConfigs[Name],

@@ -9,8 +9,8 @@ export type Note =
   | { type: 'finished' }
   /** A worker claimed a generation. */
   | { type: 'claimed'; generationId: string; attempt: number }
-  /** A slice of work took so long. */
-  | { type: 'slice'; ms: number; drainedMs: number }
+  /** A slice of work took so long, and so much of this process' time; then so long until it had left. */
+  | { type: 'slice'; ms: number; cpuMs: number; drainedMs: number }
   /** A reader's sums of all its streams. */
   | { type: 'read'; latencies: number[]; tokens: number[]; rewrites: number }
   /** How many tokens a second each stream was given. */

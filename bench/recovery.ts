@@ -22,13 +22,14 @@ const TOKENS_PER_SECOND = 50
 export async function benchRecovery(world: World): Promise<Measured> {
   const ours = await world.database()
   const floor = await world.database()
+  await createFloorJobs(floor.sql)
   await using pair = new WorkerPair(ours, world.streamsUrl)
-  await using lockPair = new LockPair(floor)
-  await pair.start()
-  await lockPair.start()
+  await using lockPair = await LockPair.create(floor)
   const samples = { ours: [] as number[], floor: [] as number[] }
   const n = world.quick ? 10 : 30
   for (let i = 0; i < n; i += 1) {
+    await Promise.all([pair.start(), lockPair.start()])
+    await delay(SETTLE_MS)
     samples.floor.push(await lockPair.killHolder())
     samples.ours.push(await pair.killHolder())
   }
@@ -59,13 +60,12 @@ class WorkerPair implements AsyncDisposable {
     this.#streamsUrl = streamsUrl
   }
 
+  /** Starts who is missing. */
   async start(): Promise<void> {
     while (this.#workers.length < 2) this.#workers.push(await this.#startWorker())
   }
 
   async killHolder(): Promise<number> {
-    await this.start()
-    await delay(SETTLE_MS)
     const { db } = this.#database
     const session = await createSession(db)
     const claims = this.#workers.map(async (worker) => {
@@ -123,40 +123,37 @@ class WorkerPair implements AsyncDisposable {
 
 class LockPair implements AsyncDisposable {
   readonly #database: BenchDatabase
-  readonly #jobId = crypto.randomUUID()
-  #holder: Child | undefined
-  #waiter: Child | undefined
+  readonly #jobId: string
+  /** The first has the lock, or is about to; the second waits. */
+  readonly #children: Child[] = []
 
-  constructor(database: BenchDatabase) {
+  private constructor(database: BenchDatabase, jobId: string) {
     this.#database = database
+    this.#jobId = jobId
+  }
+
+  static async create(database: BenchDatabase): Promise<LockPair> {
+    const id = crypto.randomUUID()
+    await database.sql`
+      insert into floor.jobs (id, session_id, name, content) values (${id}, 'one', 'prose', 'Tell me.')`
+    return new LockPair(database, id)
   }
 
   async start(): Promise<void> {
-    const { sql } = this.#database
-    await createFloorJobs(sql)
-    await sql`
-      insert into floor.jobs (id, session_id, name, content) values (${this.#jobId}, 'one', 'prose', 'Tell me.')`
-    this.#holder = await this.#startChild()
-    this.#waiter = await this.#startChild()
+    while (this.#children.length < 2) {
+      const config = { databaseUrl: this.#database.url, jobId: this.#jobId }
+      this.#children.push(await startChild('lock-holder', config))
+    }
   }
 
   async killHolder(): Promise<number> {
-    await delay(SETTLE_MS)
-    const begun = this.#waiter!.next('begun')
+    const begun = this.#children[1]!.next('begun')
     const killed = now()
-    void this.#holder!.kill()
-    const { at } = await begun
-    this.#holder = this.#waiter
-    this.#waiter = await this.#startChild()
-    return at - killed
-  }
-
-  #startChild(): Promise<Child> {
-    return startChild('lock-holder', { databaseUrl: this.#database.url, jobId: this.#jobId })
+    void this.#children.shift()!.kill()
+    return (await begun).at - killed
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#waiter?.kill()
-    await this.#holder?.kill()
+    await Promise.all(this.#children.map((child) => child.kill()))
   }
 }

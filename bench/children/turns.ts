@@ -15,6 +15,7 @@ async function ours(count: number): Promise<void> {
   const completed = deferred()
   let left = count
   let start = 0
+  let cpu = process.cpuUsage()
   const worker = await createWorker({
     db,
     agents: [defineAgent({ name: 'noop', instructions: 'Answer with one word.', adapter })],
@@ -22,18 +23,23 @@ async function ours(count: number): Promise<void> {
     slots,
     onEvent: (event) => {
       // The first claim is on its way.
-      if (event.type === 'started') start = now()
+      if (event.type === 'started') {
+        start = now()
+        cpu = process.cpuUsage()
+      }
       if (event.type === 'completed' && (left -= 1) === 0) completed.resolve()
       if (event.type === 'error' || event.type === 'retrying') console.error(event.error)
     },
   })
   await completed.promise
   const end = now()
+  const cpuMs = cpuMsSince(cpu)
   await worker.stop()
-  tell({ type: 'slice', ms: end - start, drainedMs: now() - end })
+  tell({ type: 'slice', ms: end - start, drainedMs: now() - end, cpuMs })
 }
 
 async function floor(count: number): Promise<void> {
+  const cpu = process.cpuUsage()
   const start = now()
   let left = count
   await Promise.all(
@@ -45,7 +51,12 @@ async function floor(count: number): Promise<void> {
       }
     }),
   )
-  tell({ type: 'slice', ms: now() - start, drainedMs: 0 })
+  tell({ type: 'slice', ms: now() - start, drainedMs: 0, cpuMs: cpuMsSince(cpu) })
+}
+
+function cpuMsSince(since: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(since)
+  return (user + system) / 1000
 }
 
 takeOrders(
