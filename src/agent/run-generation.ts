@@ -4,6 +4,7 @@
  */
 import type { ClaimedGeneration } from '../claims/claim-generations.js'
 import { readGeneration } from '../claims/read-generation.js'
+import { releaseUnreportedCalls } from '../claims/release.js'
 import { toError } from '../errors.js'
 import { delay, jittered } from '../internal/abort.js'
 import { isUnreachable } from '../internal/database-errors.js'
@@ -48,7 +49,10 @@ async function stillHeld(
     try {
       const row = await readGeneration(run.db, generation.id)
       const ours = row?.status === 'generating' && row.attempt === generation.attempt
-      return ours ? { ...generation, step: row.step } : undefined
+      if (!ours) return undefined
+      // Calls this run began: what came of them never arrived, and nothing runs them any more.
+      await releaseUnreportedCalls(run.db, generation.id, run.workerId)
+      return { ...generation, step: row.step }
     } catch (again) {
       if (!isUnreachable(again)) throw again
     }

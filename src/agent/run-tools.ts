@@ -32,7 +32,9 @@ export interface ToolPhase {
 export async function runTools(phase: ToolPhase): Promise<boolean> {
   const local = phase.calls.filter((call) => localTool(phase, call) !== undefined)
   const claimed = await claimMissing(phase, local)
-  await Promise.all(claimed.map((call) => runOne(phase, call)))
+  const ends = await Promise.allSettled(claimed.map((call) => runOne(phase, call)))
+  // Not before all have ended: who goes on from the rows takes what is unreported for not running.
+  for (const end of ends) if (end.status === 'rejected') throw end.reason
   return phase.calls.every((call) => isSettledToolCall(call.status)) || waitForOthers(phase)
 }
 

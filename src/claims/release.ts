@@ -110,3 +110,22 @@ export async function releaseToolCalls(
 ): Promise<void> {
   if (ids.length > 0) await db.query(releaseToolCallsStatement, [textArray(ids), workerId])
 }
+
+export const releaseUnreportedCallsStatement = statement<
+  [generationId: string, workerId: string],
+  { id: string }
+>(
+  'release_unreported_calls',
+  (t) => `
+  update ${t.toolCalls} set status = 'pending'
+   where generation_id = $1::text and worker_id = $2::text and status = 'executing' returning id`,
+)
+
+/** executing → pending for a generation's calls that this worker holds and no longer runs: their result was lost. */
+export async function releaseUnreportedCalls(
+  db: Database,
+  generationId: string,
+  workerId: string,
+): Promise<void> {
+  await db.query(releaseUnreportedCallsStatement, [generationId, workerId])
+}

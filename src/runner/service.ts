@@ -36,6 +36,8 @@ export interface ServiceOptions<Item extends { id: string }> {
   concerns(ring: Ring): boolean
   /** Runs one item to its end; never rejects. */
   run(item: Item, held: Held): Promise<void>
+  /** Gives back what this worker holds and does not run: a claim whose answer was lost. */
+  releaseLost(workerId: string, running: readonly string[]): Promise<void>
   /** Of these items, those that were cancelled: asked where no notification tells. */
   cancelledIds(ids: readonly string[]): Promise<string[]>
 }
@@ -64,6 +66,8 @@ class MemberService<Item extends { id: string }> implements Service {
   #poll: NodeJS.Timeout | undefined
   #stopped: Promise<void> | undefined
   #rejoining: Promise<void> = Promise.resolve()
+  /** A claim failed: it may have committed, and its answer been lost. */
+  #claimLost = false
 
   constructor(options: ServiceOptions<Item>) {
     this.#options = options
@@ -99,7 +103,7 @@ class MemberService<Item extends { id: string }> implements Service {
       pollIntervalMs,
       emit,
       work: {
-        claim: (limit, workerId) => this.#options.claim(limit, workerId),
+        claim: (limit, workerId) => this.#claim(limit, workerId),
         concerns: (ring) => this.#options.concerns(ring),
         run: (item) => this.#run(item, member),
       },
@@ -113,6 +117,14 @@ class MemberService<Item extends { id: string }> implements Service {
 
   stopOnSignals(): void {
     for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => void this.stop())
+  }
+
+  async #claim(limit: number, workerId: string): Promise<Item[]> {
+    if (this.#claimLost) await this.#options.releaseLost(workerId, [...this.#aborts.keys()])
+    this.#claimLost = true
+    const items = await this.#options.claim(limit, workerId)
+    this.#claimLost = false
+    return items
   }
 
   async #run(item: Item, member: Membership): Promise<void> {

@@ -4,6 +4,7 @@
  */
 import { claimToolCalls, type ClaimedToolCall } from '../claims/claim-tool-calls.js'
 import { releaseToolCalls } from '../claims/release.js'
+import { releaseLostToolCalls } from '../claims/release-lost-claims.js'
 import { settleToolCall, type ToolOutcome } from '../claims/settle-tool-calls.js'
 import { checkHeldToolCalls } from '../claims/workers.js'
 import { AiDbError, FencedError, toError } from '../errors.js'
@@ -75,6 +76,7 @@ export async function createToolExecutor(options: ToolExecutorOptions): Promise<
     claim: (limit, workerId) => claimToolCalls(db, { workerId, tools: [...tools.keys()], limit }),
     concerns: (ring) => ring.kind === 'tool-call' && tools.has(ring.name),
     cancelledIds: (ids) => checkHeldToolCalls(db, ids),
+    releaseLost: (workerId, running) => releaseLostToolCalls(db, workerId, running),
     run: (call, held) => execute(execution, call, held),
   })
   return asWorker(service, db)

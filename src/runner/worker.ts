@@ -7,6 +7,7 @@
  * docs/spec.md, "Not promised".
  */
 import { claimGenerations, type ClaimedGeneration } from '../claims/claim-generations.js'
+import { releaseLostGenerations } from '../claims/release-lost-claims.js'
 import { checkHeld } from '../claims/workers.js'
 import { AiDbError, toError } from '../errors.js'
 import { toDatabase, type Database, type DrizzleDatabase } from '../internal/database.js'
@@ -92,6 +93,7 @@ export async function createWorker(options: WorkerOptions): Promise<Worker> {
       }),
     concerns: (ring) => ring.kind === 'generation' && agents.has(ring.name),
     cancelledIds: (ids) => checkHeld(db, ids),
+    releaseLost: (workerId, running) => releaseLostGenerations(db, workerId, running),
     run: async (generation, held) => {
       const { id, agentName, attempt, queuedMs } = generation
       emit({ type: 'claimed', generationId: id, agentName, attempt, queuedMs })
