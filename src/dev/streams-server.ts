@@ -53,7 +53,15 @@ async function loadServerPackage() {
   }
 }
 
+interface Wait {
+  resolve(messages: unknown[]): void
+}
+
 async function stopNow(server: { stop(): Promise<void> }): Promise<void> {
+  // Its stop() walks the list of waits while each leaves it, so every other one keeps its timer, for half a minute,
+  // and the process with it. The store and its list are private: without them this only takes longer.
+  const { store } = server as unknown as { store?: { pendingLongPolls?: Wait[] } }
+  for (const wait of [...(store?.pendingLongPolls ?? [])]) wait.resolve([])
   const stopped = server.stop()
   // Its stop() answers waiting readers but then waits for their connections, which clients keep
   // open for seconds. The HTTP server is a private field: without it this only takes longer.
