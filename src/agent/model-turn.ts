@@ -69,6 +69,8 @@ export async function runModelTurn(options: ModelTurnOptions): Promise<ModelTurn
       threadId: options.sessionId,
       runId: `${options.generationId}:${options.step}`,
       abortController,
+      // What goes wrong is an error of this turn and a typed event; it need not be printed as well.
+      debug: false,
       ...(options.modelOptions && { modelOptions: options.modelOptions as never }),
     })
     await raceAbort(consume(stream, turn, idle, options.onItem, giveUp), giveUp)

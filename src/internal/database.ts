@@ -53,6 +53,8 @@ type Send = (name: string, text: string, params: readonly Param[]) => Promise<un
 
 /** How often a statement that lost a race (deadlock, serialization) is run again. */
 const TRANSIENT_RETRIES = 4
+/** Longer than any of the library's statements takes, a wait for a row's lock included. */
+const ANSWER_MS = 30_000
 
 /**
  * Wraps a host's Drizzle database.
@@ -78,7 +80,8 @@ export function toDatabase(db: DrizzleDatabase, options: DatabaseOptions = {}): 
       for (let tries = 0; ; tries += 1) {
         roundTrips += 1
         try {
-          return (await driver.send(`${schemaName}_${statement.name}`, text, params)) as Row[]
+          const answer = driver.send(`${schemaName}_${statement.name}`, text, params)
+          return (await answered(answer, statement.name)) as Row[]
         } catch (error) {
           // Each statement is a transaction of its own, so the loser of a race may simply run again.
           if (!isTransient(error) || tries >= TRANSIENT_RETRIES) throw mapDatabaseError(error)
@@ -149,6 +152,30 @@ const notADatabase = () =>
   new AiDbError(
     'INVALID_INPUT',
     "db must be a Drizzle database of 'drizzle-orm/postgres-js' or 'drizzle-orm/node-postgres'. Pass what drizzle(...) returned.",
+    { field: 'db' },
+  )
+
+/**
+ * The answer, or an error when it does not come: a driver may lose a query together with its connection, and
+ * whoever waits for it would hold its work for ever. What the statement did is then unknown, as after any
+ * broken connection.
+ */
+async function answered<T>(answer: Promise<T>, name: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const silence = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(unanswered(name)), ANSWER_MS)
+  })
+  try {
+    return await Promise.race([answer, silence])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+const unanswered = (name: string) =>
+  new AiDbError(
+    'DATABASE_UNREACHABLE',
+    `${name} had no answer for ${ANSWER_MS} ms. Look for a lock it waits for, or a connection that hangs.`,
     { field: 'db' },
   )
 
