@@ -9,6 +9,11 @@ import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { loadGeneration } from '../../src/agent/load.js'
 import { keepPartialStatement } from '../../src/claims/cancel.js'
+import { releaseUnreportedCalls } from '../../src/claims/release.js'
+import {
+  releaseLostGenerations,
+  releaseLostToolCalls,
+} from '../../src/claims/release-lost-claims.js'
 import { createStore, type Store } from '../../src/claims/store.js'
 import {
   checkBarrier,
@@ -283,6 +288,15 @@ const cases: Readonly<Record<string, Case>> = {
     const run = await runIn(here, oldSession)
     const calls = await here.calls(run, 2)
     return () => store.releaseToolCalls(calls, run.workerId)
+  },
+  'give back what a lost answer left': async (here, { database }) => {
+    const run = await runIn(here, oldSession)
+    await here.calls(run, 2)
+    return async () => {
+      await releaseUnreportedCalls(database, run.id, run.workerId)
+      await releaseLostToolCalls(database, run.workerId, [])
+      await releaseLostGenerations(database, run.workerId, [])
+    }
   },
   'cancel a running generation': async (here, { store }) => {
     const run = await runIn(here, oldSession)

@@ -57,11 +57,13 @@ describe('src/', () => {
     expect(findCycles(unitEdges(graph))).toEqual([])
   })
 
-  describe.each(browserSafe)('%s', (entry) => {
-    it.skipIf(!graph.has(entry))('loads nothing that a browser lacks', () => {
+  // `src/client.ts` is not part of this version; it is checked from the day it is there.
+  it.each(browserSafe.filter((entry) => graph.has(entry)))(
+    '%s loads nothing that a browser lacks',
+    (entry) => {
       expect(serverOnlyIn(graph, entry)).toEqual([])
-    })
-  })
+    },
+  )
 
   it('names each file in kebab-case after what it holds', () => {
     expect(badNames(graph.keys())).toEqual([])
