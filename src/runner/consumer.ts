@@ -48,6 +48,8 @@ export interface Consumer {
 /** Full for so long: rings could not be answered anyway, so spare the enqueueing transactions the NOTIFY. */
 const FULL_BEFORE_SILENT_MS = 100
 const MIN_RECHECK_MS = 5
+/** Nothing came for so long: time to see to what is due later. */
+const QUIET_MS = 50
 
 export function startConsumer<Item>(options: ConsumerOptions<Item>): Consumer {
   const consumer = new SlotConsumer(options)
@@ -167,21 +169,29 @@ class SlotConsumer<Item> implements Consumer {
     await this.#sleepUntilDue()
   }
 
-  /** Until the next scheduled row falls due, but no longer than the slow poll. */
+  /**
+   * Until the next scheduled row falls due, but no longer than the slow poll. Asks for it only when it has been
+   * quiet for a moment: what has just been claimed is being worked on, and would have to wait for the answer.
+   */
   async #sleepUntilDue(): Promise<void> {
     const { db, member, pollIntervalMs } = this.#options
+    if ((await this.#sleep(QUIET_MS)) === 'woken') return
     const dueMs = await nextRunMs(db, member.workerId)
     // What fell due between the last claim and that question was too early for the one and too late for the other.
     if ((await this.#fill()) === 'more') return
     await this.#sleep(Math.min(jittered(pollIntervalMs), dueMs ?? Infinity))
   }
 
-  /** Until a ring, a freed slot, stop, or `ms`. */
-  async #sleep(ms: number): Promise<void> {
+  /** Until a ring, a freed slot or stop (`woken`), or for `ms`. */
+  async #sleep(ms: number): Promise<'woken' | 'slept'> {
     // A stop rings once, and that ring may have been taken for another.
-    if (this.#stopping.signal.aborted) return
+    if (this.#stopping.signal.aborted) return 'woken'
     const over = new AbortController()
-    await Promise.race([this.#wake.promise, delay(Math.max(ms, 0), over.signal)])
+    const end = await Promise.race([
+      this.#wake.promise.then(() => 'woken' as const),
+      delay(Math.max(ms, 0), over.signal).then(() => 'slept' as const),
+    ])
     over.abort()
+    return end
   }
 }
