@@ -12,7 +12,7 @@ import { checkHeld } from '../claims/workers.js'
 import { AiDbError, toError } from '../errors.js'
 import { toDatabase, type Database, type DrizzleDatabase } from '../internal/database.js'
 import { refuseUnknownOptions, requireNumber } from '../internal/options.js'
-import { RunEnd, type Agent, type FaultPoint, type StreamsOptions } from './agent-run.js'
+import type { Agent, FaultPoint, StreamsOptions } from './agent-run.js'
 import type { WorkerEventListener } from './events.js'
 import { startService, type Service, type ServiceOptions } from './service.js'
 
@@ -192,5 +192,3 @@ function badAgents(problem: string): AiDbError {
     },
   )
 }
-
-export { RunEnd }

@@ -59,3 +59,11 @@ test('every payload of the doorbell table is understood', () => {
   expect(payloads).toHaveLength(5)
   for (const payload of payloads) expect(parseRing(payload.replace(/<.*>/, 'x'))).toBeDefined()
 })
+
+test('the events are the typed ones', () => {
+  const section = spec.slice(spec.indexOf('## Events'), spec.indexOf('## Budgets'))
+  const told = [...section.matchAll(/^\| `([^`]+)` +\|/gm)].map((match) => match[1]!)
+  const source = readFileSync('src/runner/events.ts', 'utf8')
+  const typed = [...source.matchAll(/type: '([^']+)'/g)].map((match) => match[1]!)
+  expect(told).toEqual(typed)
+})
