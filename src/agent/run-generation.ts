@@ -5,7 +5,7 @@
 import type { ClaimedGeneration } from '../claims/claim-generations.js'
 import { readGeneration } from '../claims/read-generation.js'
 import { releaseUnreportedCalls } from '../claims/release.js'
-import { toError } from '../errors.js'
+import { FencedError, toError } from '../errors.js'
 import { delay, jittered } from '../internal/abort.js'
 import { isUnreachable } from '../internal/database-errors.js'
 import type { AgentRun } from '../runner/agent-run.js'
@@ -25,7 +25,10 @@ export async function runGeneration(
       return await attempt.toItsEnd()
     } catch (thrown) {
       const error = toError(thrown)
-      const held = isUnreachable(error) ? await stillHeld(generation, run, error) : undefined
+      // A fence need not be another's claim: a statement given up as lost may have landed after all, and a
+      // tool call can be cancelled by itself. The row tells.
+      const inDoubt = isUnreachable(error) || error instanceof FencedError
+      const held = inDoubt ? await stillHeld(generation, run, error) : undefined
       if (held === undefined)
         return await concludeAttempt({ agent, generation, run, attempt, error })
       attempt.live?.abort()
@@ -43,7 +46,7 @@ async function stillHeld(
   run: AgentRun,
   error: Error,
 ): Promise<ClaimedGeneration | undefined> {
-  run.emit({ type: 'error', error })
+  if (!(error instanceof FencedError)) run.emit({ type: 'error', error })
   for (let tries = 0; !run.signal.aborted; tries += 1) {
     await delay(jittered(Math.min(50 * 2 ** tries, 1_000)), run.signal)
     try {

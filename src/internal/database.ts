@@ -53,8 +53,11 @@ type Send = (name: string, text: string, params: readonly Param[]) => Promise<un
 
 /** How often a statement that lost a race (deadlock, serialization) is run again. */
 const TRANSIENT_RETRIES = 4
-/** Longer than any of the library's statements takes, a wait for a row's lock included. */
-const ANSWER_MS = 30_000
+/**
+ * Longer than any of the library's statements takes. One that waits for a host's lock for longer is given up, which
+ * is safe under the fence, but a model turn whose cutover it was is asked again.
+ */
+const ANSWER_MS = 10_000
 
 /**
  * Wraps a host's Drizzle database.
