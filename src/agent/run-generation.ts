@@ -54,7 +54,7 @@ async function stillHeld(
       const ours = row?.status === 'generating' && row.attempt === generation.attempt
       if (!ours) return undefined
       // Calls this run began: what came of them never arrived, and nothing runs them any more.
-      await releaseUnreportedCalls(run.db, generation.id, run.workerId)
+      await releaseUnreportedCalls(run.db, generation.id, generation.attempt, run.workerId)
       return { ...generation, step: row.step }
     } catch (again) {
       if (!isUnreachable(again)) throw again

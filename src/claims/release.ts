@@ -112,20 +112,24 @@ export async function releaseToolCalls(
 }
 
 export const releaseUnreportedCallsStatement = statement<
-  [generationId: string, workerId: string],
+  [generationId: string, attempt: number, workerId: string],
   { id: string }
 >(
   'release_unreported_calls',
   (t) => `
-  update ${t.toolCalls} set status = 'pending'
-   where generation_id = $1::text and worker_id = $2::text and status = 'executing' returning id`,
+  with held as materialized (
+    select id from ${t.generations}
+     where id = $1::text and attempt = $2::int and status = 'generating' for no key update)
+  update ${t.toolCalls} c set status = 'pending' from held
+   where c.generation_id = held.id and c.worker_id = $3::text and c.status = 'executing' returning c.id`,
 )
 
 /** executing → pending for a generation's calls that this worker holds and no longer runs: their result was lost. */
 export async function releaseUnreportedCalls(
   db: Database,
   generationId: string,
+  attempt: number,
   workerId: string,
 ): Promise<void> {
-  await db.query(releaseUnreportedCallsStatement, [generationId, workerId])
+  await db.query(releaseUnreportedCallsStatement, [generationId, attempt, workerId])
 }

@@ -293,7 +293,7 @@ const cases: Readonly<Record<string, Case>> = {
     const run = await runIn(here, oldSession)
     await here.calls(run, 2)
     return async () => {
-      await releaseUnreportedCalls(database, run.id, run.workerId)
+      await releaseUnreportedCalls(database, run.id, run.attempt, run.workerId)
       await releaseLostToolCalls(database, run.workerId, [])
       await releaseLostGenerations(database, run.workerId, [])
     }

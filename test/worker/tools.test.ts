@@ -178,6 +178,22 @@ describe('a tool that does not do as it should fails its call, and the model is 
 })
 
 describe('what Postgres cannot store', () => {
+  test('one cancelled by itself, from psql, is told to the model, and the turn goes on', async () => {
+    const { calls, told } = await turnWith(
+      [{ name: 'doomed', args: {} }],
+      [
+        tool('doomed', async () => {
+          await database.sql`
+            update ai_db.tool_calls set status = 'cancelled', cancel_reason = 'by-user', completed_at = now()
+             where name = 'doomed' and status = 'executing'`
+          return 'too late'
+        }),
+      ],
+    )
+    expect(calls).toMatchObject([{ status: 'cancelled', result: null }])
+    expect(told).toEqual([failure('was cancelled')])
+  })
+
   test('NUL and lone surrogates in text, arguments and results become U+FFFD, and nothing fails', async () => {
     const { agent } = scripted(
       [
