@@ -23,6 +23,8 @@ export interface BatchingOptions {
   maxBatchChars: number
   /** Beyond this nothing is kept: the next batch is `incomplete`. */
   maxPendingChars: number
+  /** How long `hold` holds at most, in ms. @default 250 */
+  holdMs?: number | undefined
   /** How long `flush` and `end` wait. */
   giveUpMs: number
   /** `end` before the first batch sends nothing. */

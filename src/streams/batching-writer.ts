@@ -12,7 +12,7 @@ import type { BatchingOptions } from './batch.js'
 import type { TranscriptWriter } from './transcript-writer.js'
 
 /** As long as a cutover should take; a slower one holds nothing back for longer. */
-const HOLD_MS = 250
+const DEFAULT_HOLD_MS = 250
 
 export class BatchingWriter implements TranscriptWriter {
   #pending: TranscriptItem[] = []
@@ -48,7 +48,7 @@ export class BatchingWriter implements TranscriptWriter {
   }
 
   hold(): void {
-    this.#heldUntil = Date.now() + HOLD_MS
+    this.#heldUntil = Date.now() + (this.#options.holdMs ?? DEFAULT_HOLD_MS)
   }
 
   async flush(): Promise<void> {

@@ -43,6 +43,8 @@ export interface StreamWriterOptions extends StreamAddress {
   maxPendingBytes?: number
   /** How long after its last use the server keeps the stream. @default 86400 */
   ttlSeconds?: number
+  /** How long `hold` holds at most, in ms. @default 250 */
+  holdMs?: number
   /** How long `flush` and `end` wait for the server, in ms. @default 10000 */
   giveUpMs?: number
   headers?: Readonly<Record<string, string>>
@@ -84,6 +86,7 @@ export function createStreamWriter(options: StreamWriterOptions): TranscriptWrit
     minGapMs: resolved.minGapMs,
     maxBatchChars: resolved.maxBatchBytes,
     maxPendingChars: resolved.maxPendingBytes,
+    holdMs: options.holdMs,
     giveUpMs: resolved.giveUpMs,
     // A later attempt finds its predecessor's stream, which has to be closed.
     skipIfUnsent: resolved.attempt <= 1,

@@ -13,7 +13,7 @@ async function anotherIsSeen(url: string): Promise<void> {
 
 test('a short turn that holds its text until its end makes no stream', async () => {
   const streams = await startStreams()
-  const run = startRun(streams.url, 1)
+  const run = startRun(streams.url, 1, { holdMs: 60_000 })
   run.append(attempt(1), text('short'))
   run.writer.hold()
   await anotherIsSeen(streams.url)
