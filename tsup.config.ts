@@ -10,6 +10,7 @@ import { defineConfig, type Options } from 'tsup'
 export const entries = {
   index: 'src/index.ts',
   server: 'src/server.ts',
+  client: 'src/client.ts',
   schema: 'src/schema.ts',
   dev: 'src/dev.ts',
   testing: 'src/testing.ts',

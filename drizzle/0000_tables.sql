@@ -125,6 +125,7 @@ CREATE TABLE "ai_db"."messages" (
 	"generation_id" text,
 	"request_id" text,
 	"in_reply_to" text,
+	"superseded_by" text,
 	"metadata" jsonb DEFAULT '{}'::jsonb NOT NULL,
 	"created_at" timestamp with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "messages_pkey" PRIMARY KEY("id"),
@@ -138,13 +139,15 @@ CREATE TABLE "ai_db"."messages" (
 CREATE TABLE "ai_db"."sessions" (
 	"id" text DEFAULT gen_random_uuid()::text NOT NULL,
 	"title" text,
+	"owner_id" text,
 	"concurrency_key" text,
 	"priority" smallint DEFAULT 0 NOT NULL,
 	"metadata" jsonb DEFAULT '{}'::jsonb NOT NULL,
 	"created_at" timestamp with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "sessions_pkey" PRIMARY KEY("id"),
-	CONSTRAINT "sessions_id_check" CHECK (char_length("ai_db"."sessions"."id") between 1 and 200)
+	CONSTRAINT "sessions_id_check" CHECK (char_length("ai_db"."sessions"."id") between 1 and 200),
+	CONSTRAINT "sessions_owner_id_check" CHECK (char_length("ai_db"."sessions"."owner_id") between 1 and 200)
 );
 --> statement-breakpoint
 CREATE TABLE "ai_db"."summaries" (
@@ -176,6 +179,7 @@ CREATE TABLE "ai_db"."tool_calls" (
 	"expires_at" timestamp with time zone,
 	"timeout_ms" integer,
 	"approvals_required" smallint DEFAULT 0 NOT NULL,
+	"approved_at" timestamp with time zone,
 	"attempt" integer DEFAULT 0 NOT NULL,
 	"max_attempts" integer DEFAULT 5 NOT NULL,
 	"worker_id" text,
@@ -235,6 +239,7 @@ CREATE UNIQUE INDEX "messages_session_id_seq_idx" ON "ai_db"."messages" USING bt
 CREATE INDEX "messages_inbox_idx" ON "ai_db"."messages" USING btree ("session_id","target_agent","seq") WHERE not "ai_db"."messages"."processed";--> statement-breakpoint
 CREATE INDEX "messages_generation_id_idx" ON "ai_db"."messages" USING btree ("generation_id") WHERE "ai_db"."messages"."generation_id" is not null;--> statement-breakpoint
 CREATE INDEX "sessions_created_at_idx" ON "ai_db"."sessions" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "sessions_owner_id_idx" ON "ai_db"."sessions" USING btree ("owner_id","created_at") WHERE "ai_db"."sessions"."owner_id" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "summaries_session_id_agent_name_key" ON "ai_db"."summaries" USING btree ("session_id","agent_name","covering_up_to");--> statement-breakpoint
 CREATE UNIQUE INDEX "tool_calls_generation_id_step_idx" ON "ai_db"."tool_calls" USING btree ("generation_id","step","index");--> statement-breakpoint
 CREATE INDEX "tool_calls_claim_idx" ON "ai_db"."tool_calls" USING btree ("priority" DESC NULLS LAST,"run_at","id") WHERE status = 'pending';--> statement-breakpoint

@@ -29,6 +29,8 @@ export const sessionsTable = <Name extends string>(schema: PgSchema<Name>) =>
     {
       id: rowId(),
       title: text('title'),
+      /** Whose it is: a user, a team, a tenant. What a list of sessions is filtered by; null is on nobody's list. */
+      ownerId: text('owner_id'),
       /** Work of sessions with the same key shares the worker's `concurrencyPerKey` limit (a tenant, say). */
       concurrencyKey: text('concurrency_key'),
       /** Given to the session's generations; higher is claimed first. */
@@ -40,7 +42,11 @@ export const sessionsTable = <Name extends string>(schema: PgSchema<Name>) =>
     (t) => [
       primaryKey({ name: 'sessions_pkey', columns: [t.id] }),
       idShape('sessions_id_check', t.id),
+      idShape('sessions_owner_id_check', t.ownerId),
       index('sessions_created_at_idx').on(t.createdAt),
+      index('sessions_owner_id_idx')
+        .on(t.ownerId, t.createdAt)
+        .where(sql`${t.ownerId} is not null`),
     ],
   )
 
@@ -76,6 +82,8 @@ export const messagesTable = <Name extends string>(
       requestId: text('request_id'),
       /** ... with the reply that answers it. */
       inReplyTo: text('in_reply_to'),
+      /** Set when an edit or a retry took its place: kept as a record, no longer history nor inbox. */
+      supersededBy: text('superseded_by'),
       metadata: metadata(),
       createdAt: createdAt(),
     },

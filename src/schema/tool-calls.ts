@@ -62,6 +62,8 @@ export const toolCallsTable = <Name extends string>(
       timeoutMs: integer('timeout_ms'),
       /** Approvals it needs before anybody may execute it. */
       approvalsRequired: smallint('approvals_required').notNull().default(0),
+      /** When it had them all. Nobody may execute a call that needs approvals before. */
+      approvedAt: instant('approved_at'),
       attempt: integer('attempt').notNull().default(0),
       maxAttempts: integer('max_attempts').notNull().default(5),
       workerId: text('worker_id'),

@@ -35,7 +35,7 @@ export interface Restriction {
 }
 
 export const restrictions: Readonly<Record<string, Restriction>> = {
-  'contract/': { units: ['errors.ts'], packages: [] },
+  'contract/': { units: ['errors.ts'], packages: ['zod'] },
   'errors.ts': { units: [], packages: [] },
   'testing/': {
     units: ['contract/', 'errors.ts', 'internal/', 'streams/'],
