@@ -43,6 +43,22 @@ export type AiDbErrorCode =
   | 'TOOL_FAILED'
   /** The embedded development stack could not start. */
   | 'DEV_STACK'
+  /** The handler could not be reached from a browser, or did not answer like one. */
+  | 'SERVER_UNREACHABLE'
+  /** Too many writes wait for the network. */
+  | 'OUTBOX_FULL'
+  /** The handler does not know who asks. */
+  | 'UNAUTHENTICATED'
+  /** The handler knows who asks, and says no. */
+  | 'FORBIDDEN'
+  /** Asked too often. */
+  | 'RATE_LIMITED'
+  /** A request's body is larger than the handler takes. */
+  | 'TOO_LARGE'
+  /** What the handler asks itself (sync server, stream server) failed. */
+  | 'UPSTREAM_FAILED'
+  /** The handler failed; its log says why. */
+  | 'INTERNAL'
 
 export interface AiDbErrorDetails {
   /** The argument, option or column at fault, as the caller wrote it. */
