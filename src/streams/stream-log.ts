@@ -8,31 +8,33 @@
  */
 import { backoffMs, pause } from './backoff.js'
 import { STREAM_START, StreamGone, type PageSource, type StreamPage } from './stream-pages.js'
+import type { TranscriptItem } from './transcript-items.js'
 
-export type LogEvent =
+export type LogEvent<Item = TranscriptItem> =
   /** `fromStart`: what was read before does not count any more. */
-  | { kind: 'page'; page: StreamPage; fromStart: boolean }
+  | { kind: 'page'; page: StreamPage<Item>; fromStart: boolean }
   /** There is no stream (yet, or any more). Told once until there is one. */
   | { kind: 'gone' }
 
-export type OpenPages = (
+export type OpenPages<Item = TranscriptItem> = (
   source: PageSource,
   offset: string,
   signal: AbortSignal,
-) => AsyncGenerator<StreamPage, void>
+) => AsyncGenerator<StreamPage<Item>, void>
 
 const FIRST_BACKOFF_MS = 20
 const LONGEST_BACKOFF_MS = 500
 /** Servers speak every 30 s on an idle connection; one that is silent for longer is dead. */
 const DEAD_AFTER_MS = 60_000
 
-/** Ends when `signal` aborts, and only then; it never throws. */
-export async function* followLog(
-  open: OpenPages,
+/** Begins at `from`. Ends when `signal` aborts, and only then; it never throws. */
+export async function* followLog<Item = TranscriptItem>(
+  open: OpenPages<Item>,
   source: PageSource,
   signal: AbortSignal,
-): AsyncGenerator<LogEvent, void> {
-  let offset = STREAM_START
+  from = STREAM_START,
+): AsyncGenerator<LogEvent<Item>, void> {
+  let offset = from
   let tries = 0
   let toldGone = false
   while (!signal.aborted) {

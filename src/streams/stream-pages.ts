@@ -5,8 +5,8 @@
  */
 import type { TranscriptItem } from './transcript-items.js'
 
-export interface StreamPage {
-  readonly items: readonly TranscriptItem[]
+export interface StreamPage<Item = TranscriptItem> {
+  readonly items: readonly Item[]
   /** Where the next page begins. */
   readonly offset: string
   /** Nothing lay behind it when it was sent. */
@@ -27,16 +27,16 @@ export interface PageSource {
 /** Offset before the first item. */
 export const STREAM_START = '-1'
 
-export async function* ssePages(
+export async function* ssePages<Item = TranscriptItem>(
   source: PageSource,
   offset: string,
   signal: AbortSignal,
-): AsyncGenerator<StreamPage, void> {
+): AsyncGenerator<StreamPage<Item>, void> {
   const response = await get(source, { offset, live: 'sse' }, signal)
   if (!response.body) throw new Error('The stream server answered without a body.')
-  let items: TranscriptItem[] = []
+  let items: Item[] = []
   for await (const event of sseEvents(response.body, signal)) {
-    if (event.name === 'data') items.push(...(JSON.parse(event.data) as TranscriptItem[]))
+    if (event.name === 'data') items.push(...(JSON.parse(event.data) as Item[]))
     if (event.name !== 'control') continue
     const control = JSON.parse(event.data) as SseControl
     yield {
@@ -55,11 +55,11 @@ interface SseControl {
   streamClosed?: boolean
 }
 
-export async function* longPollPages(
+export async function* longPollPages<Item = TranscriptItem>(
   source: PageSource,
   offset: string,
   signal: AbortSignal,
-): AsyncGenerator<StreamPage, void> {
+): AsyncGenerator<StreamPage<Item>, void> {
   let cursor: string | null = null
   // The first answer must not wait: a reader at the end of the log has to learn that it is there.
   let live: string | undefined
@@ -69,7 +69,7 @@ export async function* longPollPages(
     if (cursor) query['cursor'] = cursor
     const response = await get(source, query, signal)
     const { status, headers } = response
-    const items = status === 204 ? [] : ((await response.json()) as TranscriptItem[])
+    const items = status === 204 ? [] : ((await response.json()) as Item[])
     offset = headers.get('Stream-Next-Offset') ?? offset
     cursor = headers.get('Stream-Cursor')
     const upToDate = headers.has('Stream-Up-To-Date')

@@ -7,8 +7,6 @@
  * - PUT takes a body, but no producer: it fences nobody, and an existing stream ignores the body (200).
  * - POST may append and close in one request; its repetition answers 204.
  */
-import type { TranscriptItem } from './transcript-items.js'
-
 export interface StreamTarget {
   url: string
   producerId: string
@@ -19,7 +17,8 @@ export interface StreamTarget {
 }
 
 export type StreamAnswer =
-  | { kind: 'landed' }
+  /** `next`: where the stream goes on behind it, if told. `repeated`: an append it took before. */
+  | { kind: 'landed'; next?: string; repeated?: true }
   /** PUT found the stream there: its body was not taken. */
   | { kind: 'exists' }
   | { kind: 'missing' }
@@ -35,7 +34,7 @@ const ANSWER_WITHIN_MS = 5_000
 
 export function createStream(
   target: StreamTarget,
-  items: readonly TranscriptItem[],
+  items: readonly unknown[],
   signal: AbortSignal,
 ): Promise<StreamAnswer> {
   const headers = { 'Stream-TTL': String(target.ttlSeconds) }
@@ -89,7 +88,7 @@ async function request(
 }
 
 function meaningOfPut(response: Response, text: string): StreamAnswer {
-  if (response.status === 201) return { kind: 'landed' }
+  if (response.status === 201) return landed(response)
   // 409: there, but closed or with another TTL; what that means for an append, the append will tell.
   if (response.ok || response.status === 409) return { kind: 'exists' }
   return failure(response, text)
@@ -100,7 +99,7 @@ function meaningOfPost(response: Response, text: string, seq: number): StreamAns
   // Taken for a repetition though more was accepted since: this epoch had another writer before us.
   const accepted = Number(headers.get('Producer-Seq') ?? seq)
   if (response.ok && accepted > seq) return { kind: 'out-of-step', expectedSeq: accepted + 1 }
-  if (response.ok) return { kind: 'landed' }
+  if (response.ok) return landed(response)
   if (status === 404 || status === 410) return { kind: 'missing' }
   // Without the header it is somebody else's 403, a proxy's or an authorizer's: no proof of a fence.
   if (status === 403 && headers.has('Producer-Epoch')) return { kind: 'fenced' }
@@ -111,6 +110,15 @@ function meaningOfPost(response: Response, text: string, seq: number): StreamAns
   }
   if (status === 400 && /epoch/i.test(text)) return { kind: 'out-of-step', expectedSeq: 0 }
   return failure(response, text)
+}
+
+function landed({ headers, status }: Response): StreamAnswer {
+  const next = headers.get('Stream-Next-Offset')
+  return {
+    kind: 'landed',
+    ...(next === null ? {} : { next }),
+    ...(status === 204 ? { repeated: true } : {}),
+  }
 }
 
 function failure({ status }: Response, text: string): StreamAnswer {
