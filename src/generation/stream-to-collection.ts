@@ -12,6 +12,7 @@
  * Not this: the worker's own live text, which costs no row per token (`src/streams/`).
  */
 import type { StreamChunk } from '@tanstack/ai'
+import type { Collection } from '@tanstack/db'
 import { AiDbError, toError } from '../errors.js'
 import { ChunkPacker } from './chunk-packer.js'
 
@@ -26,7 +27,7 @@ export interface StreamEnd {
 
 export interface StreamToCollectionOptions<TRow extends ChunkRow> {
   /** Where the rows go. Its schema is the host's: `transform` makes the rows. */
-  collection: ChunkCollection<TRow>
+  collection: Collection<TRow, string>
   generationId: string
   /** One chunk as a row; `index` is its place. Must give the row that index. */
   transform: (chunk: StreamChunk, index: number, generationId: string) => TRow
@@ -53,17 +54,6 @@ export interface StreamToCollectionOptions<TRow extends ChunkRow> {
 export interface ChunkRow {
   id: string
   index: number
-}
-
-/** What is asked of the collection: any TanStack DB collection whose insert and delete persist has it. */
-export interface ChunkCollection<TRow> {
-  insert(row: NoInfer<TRow>): Persisting
-  delete(ids: string[]): Persisting
-  has(id: string): boolean
-}
-
-interface Persisting {
-  isPersisted: { promise: Promise<unknown> }
 }
 
 export interface StreamToCollectionResult {
