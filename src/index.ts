@@ -1,5 +1,6 @@
 /**
- * `electric-ai-db`: the isomorphic entry: contracts, status tables, errors, and the live transcript's reader.
+ * `electric-ai-db`: the isomorphic entry: contracts, status tables, errors, the live transcript's reader, and
+ * TanStack AI's delivery durability over Durable Streams.
  *
  * The RFC's composable primitives (makeDurableTool, createToolExecutionEffect, ...) are not part of this
  * version; see README, "Not yet".
@@ -38,3 +39,5 @@ export type {
   TranscriptToolCall,
 } from './streams/transcript.js'
 export type { TranscriptUpdate } from './streams/transcript-view.js'
+export { durableStream } from './streams/durability.js'
+export type { DurableStreamOptions } from './streams/durability.js'
