@@ -26,7 +26,7 @@ export const streamRoute = defineRoute({
   action: ({ path }) => ({ verb: 'read', ...path }),
   async run({ host, request, query, path }) {
     await requireGeneration(host, path)
-    if (!host.streams) throw noStream()
+    if (!host.streams) throw noStreamServer()
     const answer = await forward({
       service: SERVICE,
       url: streamUrl(host.streams.url, host.schema, path.generationId, query),
@@ -80,4 +80,12 @@ const noStream = () =>
   new AiDbError(
     'STREAM_FAILED',
     'This generation has no stream now. Try again while it runs, or read its chunks and message.',
+  )
+
+/** The field tells a reader that asking again is useless. */
+const noStreamServer = () =>
+  new AiDbError(
+    'STREAM_FAILED',
+    'There is no stream server here. Read the chunks and the message instead.',
+    { field: 'streams' },
   )
