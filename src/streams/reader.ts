@@ -18,7 +18,9 @@ import { applyItem, applyItems, emptyTranscript } from './transcript.js'
 export type { AskSettled } from './settled-watch.js'
 export type { TranscriptUpdate } from './transcript-view.js'
 
-export interface ReadTranscriptOptions extends StreamAddress {
+export interface ReadTranscriptAtOptions {
+  /** The stream itself: a stream server's, or what stands before one. */
+  url: string
   /** Ends the iteration, without an error. */
   signal?: AbortSignal
   /** Long-polling gets through proxies that buffer responses. @default 'sse' */
@@ -31,8 +33,18 @@ export interface ReadTranscriptOptions extends StreamAddress {
   fetch?: typeof fetch
 }
 
-export async function* readTranscript(
+export interface ReadTranscriptOptions
+  extends Omit<ReadTranscriptAtOptions, 'url'>, StreamAddress {}
+
+export function readTranscript(
   options: ReadTranscriptOptions,
+): AsyncGenerator<TranscriptUpdate, void> {
+  return readTranscriptAt({ ...options, url: generationStreamUrl(options) })
+}
+
+/** As `readTranscript`, for a stream that has another address: behind the handler, say. */
+export async function* readTranscriptAt(
+  options: ReadTranscriptAtOptions,
 ): AsyncGenerator<TranscriptUpdate, void> {
   const { signal, live = 'sse', settled, checkSettledMs = 2_000 } = options
   const stop = new AbortController()
@@ -40,7 +52,7 @@ export async function* readTranscript(
   signal?.addEventListener('abort', abort)
   if (signal?.aborted) abort()
   const source = {
-    url: generationStreamUrl(options),
+    url: options.url,
     headers: options.headers ?? {},
     fetch: options.fetch ?? fetch,
   }
