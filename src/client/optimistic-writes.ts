@@ -1,0 +1,149 @@
+/**
+ * A write as a person sees it: shown at once, one request, confirmed by one transaction's arrival in every
+ * collection that showed it, taken back with the reason when it is refused.
+ *
+ * The optimistic rows stay until the synced ones are there, however long that takes, so nothing flickers
+ * and a write that the server has confirmed is never taken back because sync is late.
+ *
+ * Not TanStack DB's rule that a failed transaction drags down others that touched the same row: each
+ * of our writes has an answer of its own from the server.
+ */
+import { createTransaction, type Collection, type Transaction } from '@tanstack/db'
+import type { ElectricCollectionUtils } from '@tanstack/electric-db-collection'
+import { AiDbError, toError } from '../errors.js'
+import { closedError, type Outbox, type WrittenBody } from './outbox.js'
+import type { Connection } from './connection.js'
+
+/** A write under way. */
+export interface SessionAction {
+  /** Of the row it makes or moves. */
+  id: string
+  /** Resolves when the rows have come back by sync; rejects with an AiDbError, and nothing was written. */
+  isPersisted: { promise: Promise<unknown> }
+}
+
+// eslint-disable-next-line @typescript-eslint/no-explicit-any -- rows of any table
+export type EchoingCollection = Collection<any, string, ElectricCollectionUtils>
+
+export interface OptimisticVerbs<Write> {
+  /** Changes the collections; what it cannot show it leaves. */
+  show(write: Write): void
+  /** Did the server's transaction touch anything? What touches nothing never echoes. */
+  echoes(write: Write, body: WrittenBody): boolean
+}
+
+/** After the first collection has seen a transaction, the others are waited for this long. */
+const STRAGGLER_MS = 5_000
+/** As long as a timer can be. */
+const FOREVER_MS = 2 ** 31 - 1
+
+export class OptimisticWrites<Write extends { id: string }> {
+  readonly #outbox: Outbox<Write>
+  readonly #verbs: OptimisticVerbs<Write>
+  readonly #connection: Connection
+  readonly #timers = new Set<ReturnType<typeof setTimeout>>()
+
+  constructor(outbox: Outbox<Write>, verbs: OptimisticVerbs<Write>, connection: Connection) {
+    this.#outbox = outbox
+    this.#verbs = verbs
+    this.#connection = connection
+  }
+
+  submit(write: Write): SessionAction {
+    const transaction = this.#show(write)
+    return this.#settle(write, transaction, this.#outbox.add(write))
+  }
+
+  /** Shows and sends what closed tabs have left. */
+  takeOver(): Promise<void> {
+    return this.#outbox.takeOver((write, outcome) => {
+      this.#settle(write, this.#show(write), outcome)
+    })
+  }
+
+  close(): void {
+    this.#outbox.close()
+    for (const timer of this.#timers) clearTimeout(timer)
+    this.#timers.clear()
+  }
+
+  #show(write: Write): ShownWrite {
+    const shown = new ShownWrite()
+    shown.transaction.mutate(() => this.#verbs.show(write))
+    return shown
+  }
+
+  #settle(write: Write, shown: ShownWrite, outcome: Promise<WrittenBody>): SessionAction {
+    this.#connection.countWaiting(1)
+    const confirmed = this.#confirm(write, shown, outcome)
+    // Nobody has to listen.
+    confirmed.catch(() => undefined)
+    return { id: write.id, isPersisted: { promise: confirmed } }
+  }
+
+  async #confirm(write: Write, shown: ShownWrite, outcome: Promise<WrittenBody>): Promise<unknown> {
+    try {
+      const body = await outcome
+      if (this.#verbs.echoes(write, body)) await this.#echo(body.txid, shown.collections)
+      shown.replace()
+      return body
+    } catch (thrown) {
+      const error = thrown instanceof AiDbError ? thrown : closedError()
+      shown.takeBack(error)
+      throw error
+    } finally {
+      this.#connection.countWaiting(-1)
+    }
+  }
+
+  /** Resolves when every collection has the transaction. A table that it did not touch holds up nobody. */
+  async #echo(txid: number, collections: EchoingCollection[]): Promise<void> {
+    if (collections.length === 0) return
+    const seen = collections.map((one) => one.utils.awaitTxId(txid, FOREVER_MS))
+    const all = Promise.all(seen)
+    await Promise.race([all, Promise.race(seen).then(() => this.#patience(all))])
+  }
+
+  #patience(all: Promise<unknown>): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, STRAGGLER_MS)
+      this.#timers.add(timer)
+      const done = () => {
+        clearTimeout(timer)
+        this.#timers.delete(timer)
+      }
+      all.then(done, done)
+    })
+  }
+}
+
+/** The optimistic rows of one write, in a transaction that ends when told. */
+class ShownWrite {
+  readonly transaction: Transaction
+  #replace!: () => void
+
+  constructor() {
+    const replaced = new Promise<void>((resolve) => {
+      this.#replace = resolve
+    })
+    this.transaction = createTransaction({ mutationFn: () => replaced })
+    this.transaction.isPersisted.promise.catch(() => undefined)
+  }
+
+  get collections(): EchoingCollection[] {
+    const all = this.transaction.mutations.map(({ collection }) => collection)
+    return [...new Set(all)] as EchoingCollection[]
+  }
+
+  /** The synced rows are there. */
+  replace(): void {
+    this.#replace()
+  }
+
+  takeBack(error: Error): void {
+    if (this.transaction.state !== 'persisting') return
+    this.transaction.error = { message: error.message, error: toError(error) }
+    this.transaction.rollback({ isSecondaryRollback: true })
+    this.#replace()
+  }
+}
