@@ -33,6 +33,8 @@ export type {
   SessionOptions,
   VoteOptions,
 } from './client/open-session.js'
+export { openSessions } from './client/open-sessions.js'
+export type { NewListedSession, SessionList, SessionsOptions } from './client/open-sessions.js'
 export type { ConnectionState } from './client/connection.js'
 export type { ExternalStore } from './client/external-store.js'
 export type { HeadersOption } from './client/handler-requests.js'

@@ -15,11 +15,12 @@ import { refuseUnknownOptions, requireWord } from '../internal/options.js'
 import { absoluteUrl } from '../electric/collections.js'
 import { Connection, type ConnectionState } from './connection.js'
 import type { ExternalStore } from './external-store.js'
-import { askToWrite, makeHandlerFetch, type HeadersOption } from './handler-requests.js'
+import { createWrites } from './create-writes.js'
+import { makeHandlerFetch, type HeadersOption } from './handler-requests.js'
 import { LiveTexts, type LiveText } from './live-texts.js'
-import { OptimisticWrites, type SessionAction } from './optimistic-writes.js'
-import { closedError, Outbox } from './outbox.js'
-import { defaultStorage, OutboxShelf, type OutboxStorage } from './outbox-shelf.js'
+import type { OptimisticWrites, SessionAction } from './optimistic-writes.js'
+import { closedError } from './outbox.js'
+import type { OutboxStorage } from './outbox-shelf.js'
 import { createSessionCollections, type SessionCollections } from './session-collections.js'
 import {
   requestOf,
@@ -116,18 +117,16 @@ class OpenSession implements ChatSession {
     this.connection = new Connection()
     const source = { url, sessionId, live, fetch: request }
     this.collections = createSessionCollections(source, this.connection)
-    const outbox = new Outbox<SessionWrite>({
-      ask: (write, signal) =>
-        askToWrite({ url, fetch: request }, requestOf(sessionId, write), signal),
-      health: this.connection.healthOf('writes'),
-      shelf: new OutboxShelf(
-        storage === undefined ? defaultStorage() : (storage ?? undefined),
-        `${url}|${sessionId}`,
-      ),
+    this.#writes = createWrites<SessionWrite>({
+      url,
+      fetch: request,
+      scope: sessionId,
+      storage,
+      connection: this.connection,
+      requestOf: (write) => requestOf(sessionId, write),
+      show: new SessionWriteShower(sessionId, actorId, this.collections).show,
+      echoes: sessionWriteEchoes,
     })
-    const { show } = new SessionWriteShower(sessionId, actorId, this.collections)
-    const verbs = { show, echoes: sessionWriteEchoes }
-    this.#writes = new OptimisticWrites(outbox, verbs, this.connection)
     this.#texts = new LiveTexts({
       url,
       sessionId,
