@@ -128,10 +128,12 @@ CREATE TABLE "ai_db"."messages" (
 	"superseded_by" text,
 	"metadata" jsonb DEFAULT '{}'::jsonb NOT NULL,
 	"created_at" timestamp with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "messages_pkey" PRIMARY KEY("id"),
 	CONSTRAINT "messages_id_check" CHECK (char_length("ai_db"."messages"."id") between 1 and 200),
 	CONSTRAINT "messages_role_check" CHECK ("ai_db"."messages"."role" in ('user', 'assistant', 'system')),
 	CONSTRAINT "messages_content_check" CHECK (octet_length("ai_db"."messages"."content") <= 1048576 and ("ai_db"."messages"."role" = 'assistant' or "ai_db"."messages"."content" ~ '\S')),
+	CONSTRAINT "messages_superseded_check" CHECK ("ai_db"."messages"."superseded_by" is null or "ai_db"."messages"."processed"),
 	CONSTRAINT "messages_actor_id_check" CHECK (char_length("ai_db"."messages"."actor_id") between 1 and 200),
 	CONSTRAINT "messages_target_agent_check" CHECK (char_length("ai_db"."messages"."target_agent") between 1 and 200)
 );
@@ -178,6 +180,7 @@ CREATE TABLE "ai_db"."tool_calls" (
 	"run_at" timestamp with time zone DEFAULT now() NOT NULL,
 	"expires_at" timestamp with time zone,
 	"timeout_ms" integer,
+	"worker_only" boolean DEFAULT false NOT NULL,
 	"approvals_required" smallint DEFAULT 0 NOT NULL,
 	"approved_at" timestamp with time zone,
 	"attempt" integer DEFAULT 0 NOT NULL,
@@ -221,6 +224,7 @@ ALTER TABLE "ai_db"."generations" ADD CONSTRAINT "generations_session_id_fkey" F
 ALTER TABLE "ai_db"."messages" ADD CONSTRAINT "messages_session_id_fkey" FOREIGN KEY ("session_id") REFERENCES "ai_db"."sessions"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "ai_db"."summaries" ADD CONSTRAINT "summaries_session_id_fkey" FOREIGN KEY ("session_id") REFERENCES "ai_db"."sessions"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "ai_db"."tool_calls" ADD CONSTRAINT "tool_calls_generation_id_fkey" FOREIGN KEY ("generation_id") REFERENCES "ai_db"."generations"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+CREATE UNIQUE INDEX "approvals_vote_key" ON "ai_db"."approvals" USING btree ("tool_call_id","actor_id","args_hash") WHERE action in ('approved', 'denied');--> statement-breakpoint
 CREATE INDEX "approvals_tool_call_id_idx" ON "ai_db"."approvals" USING btree ("tool_call_id","created_at");--> statement-breakpoint
 CREATE INDEX "approvals_session_id_idx" ON "ai_db"."approvals" USING btree ("session_id");--> statement-breakpoint
 CREATE UNIQUE INDEX "chunks_generation_id_index_key" ON "ai_db"."chunks" USING btree ("generation_id","index");--> statement-breakpoint

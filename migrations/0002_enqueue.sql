@@ -127,12 +127,21 @@ create trigger generations_finish after update on "ai_db".generations for each r
   when (old.status <> new.status and new.status in ('completed', 'failed', 'cancelled'))
   execute function "ai_db".finish_generation();
 
--- Puts a generation down while something it asked for is unsettled. Returns true when it did.
+-- Does a generation wait for nothing but people?
+create or replace function "ai_db".waits_for_people(generation text) returns boolean language sql stable as $$
+  select not exists (
+    select 1 from "ai_db".tool_calls c
+     where c.generation_id = generation and c.status in ('pending', 'executing')
+       and (c.status = 'executing' or c.approvals_required = 0 or c.approved_at is not null))
+$$;
+
+-- Puts a generation down while something it asked for is unsettled. Returns true when it did. `gated` are the calls
+-- its worker runs itself once they are approved: with one of them approved it has something to do.
 --
 -- A function, not one UPDATE: the check must see what committed while it waited for the row's lock,
 -- and inside a statement every subquery keeps the older snapshot.
 create or replace function "ai_db".put_down_generation(
-  generation text, fence integer, reason text
+  generation text, fence integer, reason text, gated text[] default '{}'
 ) returns boolean language plpgsql as $$
 begin
   perform 1 from "ai_db".generations
@@ -140,11 +149,16 @@ begin
   if not found then
     return null;
   end if;
-  update "ai_db".generations
-     set status = 'waiting', wait_reason = reason, attempts_without_progress = 0
-   where id = generation and exists (
-     select 1 from "ai_db".tool_calls
-      where generation_id = generation and status in ('pending', 'executing'));
+  update "ai_db".generations set
+    status = 'waiting', attempts_without_progress = 0,
+    wait_reason = case when reason = 'tools' and "ai_db".waits_for_people(generation) then 'approval' else reason end
+   where id = generation
+     and exists (
+       select 1 from "ai_db".tool_calls
+        where generation_id = generation and status in ('pending', 'executing'))
+     and not exists (
+       select 1 from "ai_db".tool_calls
+        where id = any (gated) and status = 'pending' and approved_at is not null);
   return found;
 end $$;
 
@@ -160,6 +174,9 @@ begin
      where g.id = new.generation_id and not exists (
        select 1 from "ai_db".tool_calls c
         where c.generation_id = g.id and c.status in ('pending', 'executing'));
+    if not found and holder.wait_reason = 'tools' and "ai_db".waits_for_people(new.generation_id) then
+      update "ai_db".generations g set wait_reason = 'approval' where g.id = new.generation_id;
+    end if;
   elsif holder.status = 'generating' and holder.worker_id is distinct from new.worker_id then
     perform pg_notify(tg_table_schema, 'settled:' || new.generation_id);
   end if;

@@ -9,6 +9,14 @@ export type AiDbErrorCode =
   | 'FENCED'
   /** The database refused a status change that the transition tables do not list. */
   | 'ILLEGAL_TRANSITION'
+  /** The database refused to let a tool call run without the approvals it needs. */
+  | 'NOT_APPROVED'
+  /** A vote on a tool call is bound to other arguments than the call has now. */
+  | 'STALE_APPROVAL'
+  /** A wake is stale, done, or held by another runner: nothing was run. */
+  | 'WAKE_REJECTED'
+  /** A checkpoint would go back behind one that was recorded. */
+  | 'CHECKPOINT_REGRESSED'
   /** An argument is missing, malformed or too large; `field` names it. */
   | 'INVALID_INPUT'
   /** An option is unknown or out of range; `field` names it. */

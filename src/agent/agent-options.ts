@@ -2,7 +2,8 @@
  * What an agent over rows is made of, its defaults, and what is refused. Everything in it is resolved by name
  * when a generation runs, so a deploy changes the next attempt and nothing is serialised.
  *
- * Not here yet: approvals. An agent with a tool that `needsApproval` is refused rather than run without.
+ * A tool with `needsApproval` runs when a person has approved the call (`approveToolCall`), here or in whichever process
+ * has its function.
  */
 import type { AnyTextAdapter, ChatMiddleware } from '@tanstack/ai'
 import { AiDbError } from '../errors.js'
@@ -43,7 +44,7 @@ export interface AgentOptions {
   idleTimeoutMs?: number
   /** One execution of a tool, in ms. @default 300_000 */
   toolTimeoutMs?: number
-  /** A tool call for another process that nobody took up fails after so many ms. @default 86_400_000 (a day) */
+  /** A tool call that nobody approved, or took up in another process, fails after so many ms. @default 86_400_000 (a day) */
   toolExpiresMs?: number
   /** A generation that only waits for other processes gives its slot back after so many ms. @default 1_000 */
   parkAfterMs?: number
@@ -130,13 +131,6 @@ function refuseBadTools(
   ]) {
     if (seen.has(name)) refuse('tools', `has two tools or agents named '${name}'. Rename one.`)
     seen.add(name)
-  }
-  const gated = agent.tools.find((tool) => tool.needsApproval === true)
-  if (gated) {
-    refuse(
-      'tools',
-      `'${gated.name}' needs approval, and approvals are not part of this version. Remove needsApproval only if it may run unasked.`,
-    )
   }
 }
 

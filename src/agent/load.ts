@@ -31,6 +31,8 @@ export interface LoadedToolCall {
   error: string | null
   attempt: number
   timeoutMs: number | null
+  /** Must people still approve it? */
+  gated: boolean
 }
 
 export interface LoadedChunk {
@@ -49,14 +51,14 @@ export interface Loaded {
 }
 
 // An agent sees what was said to it and what it said. A reply to its question is that call's result
-// already. Messages that arrived after the claim belong to the next generation.
+// already. Superseded messages are a record, not history. Messages that arrived after the claim belong to the next generation.
 export const loadStatement = statement<[generationId: string, limit: number], Loaded>(
   'load_generation',
   (t) => `
   with run as (select id, session_id, agent_name, inbox from ${t.generations} where id = $1::text),
   history as (
     select m.* from ${t.messages} m, run
-     where m.session_id = run.session_id and (m.processed or run.inbox ? m.id)
+     where m.session_id = run.session_id and (m.processed or run.inbox ? m.id) and m.superseded_by is null
        and (m.actor_id = run.agent_name and m.role = 'assistant'
          or m.target_agent = run.agent_name and m.in_reply_to is null)
      order by m.seq desc limit $2::int)
@@ -67,7 +69,8 @@ export const loadStatement = statement<[generationId: string, limit: number], Lo
     (select coalesce(jsonb_agg(jsonb_build_object(
         'id', c.id, 'generationId', c.generation_id, 'step', c.step, 'index', c.index,
         'providerCallId', c.provider_call_id, 'name', c.name, 'args', c.args, 'status', c.status,
-        'result', c.result, 'error', c.error, 'attempt', c.attempt, 'timeoutMs', c.timeout_ms)
+        'result', c.result, 'error', c.error, 'attempt', c.attempt, 'timeoutMs', c.timeout_ms,
+        'gated', c.approvals_required > 0 and c.approved_at is null)
         order by c.generation_id, c.step, c.index), '[]')
       from ${t.toolCalls} c
      where c.generation_id = any (

@@ -1,6 +1,6 @@
 /**
- * Decides what becomes of each call a model asked for: run here, run by another process, asked of another
- * agent, or failed at once because nothing could run it. A failed call is told to the model like any result.
+ * Decides what becomes of each call a model asked for: run here, run by another process, put before people first,
+ * asked of another agent, or failed at once because nothing could run it. A failed call is told to the model like any result.
  */
 import type { NewToolCall, RecordedToolCall } from '../claims/record-step.js'
 import { nearest } from '../internal/options.js'
@@ -28,6 +28,7 @@ async function planOne(agent: ResolvedAgent, asked: AskedToolCall): Promise<NewT
     return {
       ...call,
       status: 'pending',
+      workerOnly: true,
       expiresInMs: reference.timeout ?? 120_000,
       ask: askOf(reference, parsed.args),
     }
@@ -36,16 +37,18 @@ async function planOne(agent: ResolvedAgent, asked: AskedToolCall): Promise<NewT
   if (!tool) return failed(unknownTool(agent, name))
   const refused = await refuseArguments(tool, parsed.args)
   if (refused !== undefined) return failed(refused)
-  const timeoutMs = agent.toolTimeoutMs
-  return tool.execute
-    ? { ...call, status: 'executing', timeoutMs, maxAttempts: agent.maxAttempts }
-    : {
-        ...call,
-        status: 'pending',
-        timeoutMs,
-        expiresInMs: agent.toolExpiresMs,
-        maxAttempts: agent.maxAttempts,
-      }
+  const limits = { timeoutMs: agent.toolTimeoutMs, maxAttempts: agent.maxAttempts }
+  const workerOnly = tool.execute !== undefined
+  const gated = tool.needsApproval === true
+  if (workerOnly && !gated) return { ...call, ...limits, status: 'executing', workerOnly }
+  return {
+    ...call,
+    ...limits,
+    status: 'pending',
+    workerOnly,
+    approvalsRequired: gated ? 1 : 0,
+    expiresInMs: agent.toolExpiresMs,
+  }
 }
 
 /** The planned calls as the rows they became. */
@@ -70,6 +73,7 @@ export function loadedCalls(
       error: plan.error ?? null,
       attempt: plan.status === 'executing' ? 1 : 0,
       timeoutMs: plan.timeoutMs ?? null,
+      gated: (plan.approvalsRequired ?? 0) > 0,
     }
   })
 }

@@ -40,7 +40,7 @@ export async function cancelGeneration(
   })
 }
 
-/** The text a cancelled run had produced, kept as a message of the session. */
+/** The text a cancelled run had produced, kept as a message of the session: superseded, if an edit cancelled it. */
 export const keepPartialStatement = statement<
   [generationId: string, attempt: number, content: string, parts: string],
   { id: string }
@@ -48,13 +48,14 @@ export const keepPartialStatement = statement<
   'keep_partial',
   (t) => `
   with stopped as (
-    select id, session_id, agent_name, inbox from ${t.generations}
+    select id, session_id, agent_name, inbox, metadata from ${t.generations}
      where id = $1::text and attempt = $2::int and status = 'cancelled'
        and not exists (select 1 from ${t.messages} where generation_id = $1::text) for no key update),
   folded as (delete from ${t.chunks} c using stopped where c.generation_id = stopped.id)
-  insert into ${t.messages} (session_id, role, actor_id, target_agent, content, parts, processed, generation_id, metadata)
+  insert into ${t.messages} (session_id, role, actor_id, target_agent, content, parts, processed, generation_id,
+    superseded_by, metadata)
   select session_id, 'assistant', agent_name,
     coalesce((select actor_id from ${t.messages} m where m.id = inbox ->> -1), 'user'),
-    $3::text, $4::text::jsonb, true, id, '{"partial": true}'
+    $3::text, $4::text::jsonb, true, id, metadata ->> 'supersededBy', '{"partial": true}'
   from stopped returning id`,
 )

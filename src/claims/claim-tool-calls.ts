@@ -1,7 +1,8 @@
 /**
  * Claim of tool calls: by name for an executor, by id for the generation's own worker.
  *
- * A call that needs approvals is not claimable (nothing grants them yet), nor one whose generation has ended.
+ * A call that lacks approvals is not claimable, nor one whose generation has ended, nor, by name, one that only a
+ * worker of its agent may run.
  */
 import type { Database } from '../internal/database.js'
 import { statement, textArray, type TableNames } from '../internal/statement.js'
@@ -28,6 +29,8 @@ export interface ClaimToolCallsOptions {
   limit: number
 }
 
+const approved = '(c.approvals_required = 0 or c.approved_at is not null)'
+
 const take = (t: TableNames, workerId: string) => `
   update ${t.toolCalls} c set
     status = 'executing', attempt = c.attempt + 1, worker_id = ${workerId},
@@ -45,7 +48,7 @@ export const claimToolCallsStatement = statement<
   with candidate as (
     select c.id from ${t.toolCalls} c
      where c.status = 'pending' and c.run_at <= now() and c.name = any ($1::text[])
-       and c.approvals_required = 0
+       and not c.worker_only and ${approved}
      order by c.priority desc nulls last, c.run_at, c.id
      limit $2::int
      for update skip locked)
@@ -60,7 +63,7 @@ export const claimOwnToolCallsStatement = statement<
   (t) => `
   with candidate as (
     select c.id from ${t.toolCalls} c
-     where c.id = any ($1::text[]) and c.status = 'pending' and c.approvals_required = 0
+     where c.id = any ($1::text[]) and c.status = 'pending' and ${approved}
      for update skip locked)
   ${take(t, '$2::text')}`,
 )

@@ -38,11 +38,16 @@ export const generationForMessageStatement = statement<[messageId: string], { id
   (t) => `
   select g.id from ${t.messages} m
     join ${t.generations} g on g.session_id = m.session_id and g.agent_name = m.target_agent
-   where m.id = $1::text and (g.id = m.processed_by or g.inbox ? m.id or (g.status = 'pending' and g.attempt = 0))
-   order by (g.id = m.processed_by) desc, (g.inbox ? m.id) desc limit 1`,
+   where m.id = $1::text and (g.id = m.processed_by or g.inbox ? m.id
+     or (m.superseded_by is null and g.status = 'pending' and g.attempt = 0))
+   order by coalesce(g.id = m.processed_by, false) desc, (not m.processed and g.completed_at is null) desc,
+     (g.inbox ? m.id) desc, g.created_at desc limit 1`,
 )
 
-/** The generation that answers a message: the one that took it in, or the one that will. */
+/**
+ * The generation that answers a message: the one that took it in, or the one that will. After a retry that is the new
+ * one; a message superseded before any took it in has none.
+ */
 export async function generationForMessage(
   db: Queryable,
   messageId: string,
@@ -57,6 +62,8 @@ export interface ToolCallState {
   result: unknown
   error: string | null
   attempt: number
+  /** Must people still approve it? */
+  gated: boolean
 }
 
 export const readToolCallsStatement = statement<
@@ -65,7 +72,8 @@ export const readToolCallsStatement = statement<
 >(
   'read_tool_calls',
   (t) => `
-  select id, status, result, error, attempt from ${t.toolCalls}
+  select id, status, result, error, attempt, approvals_required > 0 and approved_at is null as gated
+  from ${t.toolCalls}
    where generation_id = $1::text and step = $2::int order by index`,
 )
 

@@ -22,6 +22,10 @@ export interface NewToolCall {
   /** A pending call nobody ran after so many ms fails. */
   expiresInMs?: number | undefined
   maxAttempts?: number | undefined
+  /** Only a worker of the agent may run it: no executor is offered it by name. */
+  workerOnly?: boolean | undefined
+  /** So many people must approve it first; it is `pending` until then. */
+  approvalsRequired?: number | undefined
   /** The call is a message to another agent, whose reply settles it. */
   ask?: { agent: string; content: string } | undefined
 }
@@ -82,16 +86,20 @@ export const recordStepStatement = statement<Params, { held: boolean; calls: Rec
       case when (select count(*) from ${t.toolCalls} o where o.id = c."providerCallId") > 0
         then c."providerCallId" || '#' || held.id || ':' || $3::int else c."providerCallId" end as id
     from held, rows from (jsonb_to_recordset($6::text::jsonb) as ("providerCallId" text, name text, args jsonb,
-      status text, error text, "timeoutMs" int, "expiresInMs" float8, "maxAttempts" int, ask jsonb)) with ordinality
-      as c ("providerCallId", name, args, status, error, "timeoutMs", "expiresInMs", "maxAttempts", ask, place)),
+      status text, error text, "timeoutMs" int, "expiresInMs" float8, "maxAttempts" int,
+      "workerOnly" boolean, "approvalsRequired" int, ask jsonb)) with ordinality
+      as c ("providerCallId", name, args, status, error, "timeoutMs", "expiresInMs", "maxAttempts", "workerOnly",
+        "approvalsRequired", ask, place)),
   calls as (
     insert into ${t.toolCalls} (id, generation_id, session_id, step, index, provider_call_id, name, args, status,
-      error, timeout_ms, expires_at, max_attempts, priority, attempt, worker_id, started_at, completed_at)
+      error, timeout_ms, expires_at, max_attempts, priority, attempt, worker_id, started_at, completed_at,
+      worker_only, approvals_required)
     select c.id, held.id, held.session_id, $3::int, c.place - 1, c."providerCallId", c.name, c.args, c.status,
       c.error, c."timeoutMs", now() + c."expiresInMs" * interval '1 millisecond', coalesce(c."maxAttempts", 5),
       held.priority, case c.status when 'executing' then 1 else 0 end,
       case c.status when 'executing' then $7::text end,
-      case c.status when 'executing' then now() end, case c.status when 'failed' then now() end
+      case c.status when 'executing' then now() end, case c.status when 'failed' then now() end,
+      coalesce(c."workerOnly", false) or c.ask is not null, coalesce(c."approvalsRequired", 0)
     from held, given c
     returning id, provider_call_id, index),
   asked as (

@@ -86,7 +86,9 @@ export const expireStatement = statement<[], { expired: number; woken: number }>
      order by g.id for no key update skip locked),
   late as (
     update ${t.toolCalls} c set
-      status = 'failed', completed_at = now(), error = 'nobody executed it in time: no process serves this tool, or all were busy'
+      status = 'failed', completed_at = now(),
+      error = case when c.approvals_required > 0 and c.approved_at is null then 'nobody approved it in time'
+        else 'nobody executed it in time: no process serves this tool, or all were busy' end
     from askers where c.generation_id = askers.id and c.status = 'pending' and c.expires_at < now() returning c.id),
   timers as materialized (
     select g.id from ${t.generations} g
@@ -98,7 +100,7 @@ export const expireStatement = statement<[], { expired: number; woken: number }>
   select (select count(*)::int from late) as expired, (select count(*)::int from due) as woken`,
 )
 
-/** Fails calls nobody executed in time, and wakes generations whose timer is due. */
+/** Fails calls nobody approved or executed in time, and wakes generations whose timer is due. */
 export async function expireWaits(db: Database): Promise<{ expired: number; woken: number }> {
   const [row] = await db.query(expireStatement, [])
   return row ?? { expired: 0, woken: 0 }

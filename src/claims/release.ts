@@ -71,17 +71,19 @@ export async function releaseGeneration(
 }
 
 export const putDownGenerationStatement = statement<
-  [generationId: string, attempt: number, reason: WaitReason],
+  [generationId: string, attempt: number, reason: WaitReason, gated: string],
   { down: boolean | null }
 >(
   'put_down_generation',
-  (t) => `select ${t.fn('put_down_generation')}($1::text, $2::int, $3::text) as down`,
+  (t) => `select ${t.fn('put_down_generation')}($1::text, $2::int, $3::text, $4::text[]) as down`,
 )
 
 /**
- * generating → waiting, if something it asked for is still unsettled.
+ * generating → waiting, if something it asked for is still unsettled. Reason `tools` is written as `approval` when
+ * nothing but approvals is missing.
  *
- * @returns false when everything has settled meanwhile: go on.
+ * @param gated calls that this worker runs itself once they are approved.
+ * @returns false when everything has settled meanwhile, or one of `gated` was approved: go on.
  * @throws FencedError when the generation is no longer held at this attempt.
  */
 export async function putDownGeneration(
@@ -89,8 +91,14 @@ export async function putDownGeneration(
   generationId: string,
   attempt: number,
   reason: WaitReason,
+  gated: readonly string[] = [],
 ): Promise<boolean> {
-  const [row] = await db.query(putDownGenerationStatement, [generationId, attempt, reason])
+  const [row] = await db.query(putDownGenerationStatement, [
+    generationId,
+    attempt,
+    reason,
+    textArray(gated),
+  ])
   if (row?.down == null) throw new FencedError(`Generation ${generationId}`, attempt)
   return row.down
 }

@@ -43,6 +43,7 @@ export const messageRecord = z.object({
   supersededBy: z.string().nullable(),
   metadata: json,
   createdAt: z.date(),
+  updatedAt: z.date(),
 })
 
 export const generationRecord = z.object({

@@ -109,11 +109,23 @@ const notText: Mapper = (_failure, told) => ({
   message: `Postgres cannot store this text (${told}). Remove NUL bytes and invalid UTF-8 first.`,
 })
 
-const mappers: Readonly<Record<string, Mapper>> = {
-  AI001: (failure, told) => ({
-    code: 'ILLEGAL_TRANSITION',
+/** What a function of `migrations/` raises itself: the fact, the cure as hint, the field in the caller's words as column. */
+const raised =
+  (code: Mapped['code']): Mapper =>
+  (failure, told) => ({
+    code,
+    field: failure.column ?? failure.column_name,
     message: `${told}. ${failure.hint ?? ''}`.trim(),
-  }),
+  })
+
+const mappers: Readonly<Record<string, Mapper>> = {
+  AI001: raised('ILLEGAL_TRANSITION'),
+  AI002: raised('NOT_APPROVED'),
+  AI003: raised('STALE_APPROVAL'),
+  AI004: raised('NOT_FOUND'),
+  AI005: raised('INVALID_INPUT'),
+  AI006: raised('UNKNOWN_SESSION'),
+  AI007: raised('DUPLICATE_ID'),
   '23505': (failure, told) => ({
     code: 'DUPLICATE_ID',
     field: 'id',

@@ -15,6 +15,7 @@ export interface TableNames {
   readonly generations: string
   readonly toolCalls: string
   readonly chunks: string
+  readonly approvals: string
   readonly workers: string
   /** A function of the schema: `fn('put_down_generation')`. */
   fn(name: string): string
@@ -52,6 +53,7 @@ export function tableNames(schemaName: string): TableNames {
     generations: table('generations'),
     toolCalls: table('tool_calls'),
     chunks: table('chunks'),
+    approvals: table('approvals'),
     workers: table('workers'),
     fn: table,
   }

@@ -86,6 +86,8 @@ export const messagesTable = <Name extends string>(
       supersededBy: text('superseded_by'),
       metadata: metadata(),
       createdAt: createdAt(),
+      /** When it was last taken in, superseded or sent again: a repeated send changes something, so its echo arrives. */
+      updatedAt: updatedAt(),
     },
     (t) => [
       primaryKey({ name: 'messages_pkey', columns: [t.id] }),
@@ -100,6 +102,8 @@ export const messagesTable = <Name extends string>(
         'messages_content_check',
         sql`octet_length(${t.content}) <= ${sql.raw(String(MAX_CONTENT_BYTES))} and (${t.role} = 'assistant' or ${t.content} ~ '\\S')`,
       ),
+      // Nobody's work any more, so it is out of every inbox and of the index that finds them.
+      check('messages_superseded_check', sql`${t.supersededBy} is null or ${t.processed}`),
       idShape('messages_actor_id_check', t.actorId),
       idShape('messages_target_agent_check', t.targetAgent),
       uniqueIndex('messages_session_id_seq_idx').on(t.sessionId, t.seq),

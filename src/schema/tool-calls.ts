@@ -1,6 +1,7 @@
 /** What generations ask for, and the consent some of it needs. */
 import { sql } from 'drizzle-orm'
 import {
+  boolean,
   check,
   foreignKey,
   index,
@@ -60,6 +61,8 @@ export const toolCallsTable = <Name extends string>(
       expiresAt: instant('expires_at'),
       /** How long one execution may take, in ms. */
       timeoutMs: integer('timeout_ms'),
+      /** Only a worker of its agent may run it: it has the function there, or is a question to another agent. */
+      workerOnly: boolean('worker_only').notNull().default(false),
       /** Approvals it needs before anybody may execute it. */
       approvalsRequired: smallint('approvals_required').notNull().default(0),
       /** When it had them all. Nobody may execute a call that needs approvals before. */
@@ -153,6 +156,10 @@ export const approvalsTable = <Name extends string>(
       }).onDelete('cascade'),
       oneOf('approvals_action_check', t.action, ['requested', 'approved', 'denied', 'expired']),
       idShape('approvals_actor_id_check', t.actorId),
+      // One vote an actor; about other arguments it is another question.
+      uniqueIndex('approvals_vote_key')
+        .on(t.toolCallId, t.actorId, t.argsHash)
+        .where(sql`action in ('approved', 'denied')`),
       index('approvals_tool_call_id_idx').on(t.toolCallId, t.createdAt),
       index('approvals_session_id_idx').on(t.sessionId),
     ],

@@ -376,7 +376,6 @@ describe('what is refused, with the cure', () => {
     ['a name that is empty', { ...base, name: '' }, /name/],
     ['two tools of one name', { ...base, tools: [tool('b'), tool('b')] }, /'b'/],
     ['a tool and an agent of one name', { ...base, tools: [tool('b')], agents: asks }, /'b'/],
-    ['approval', { ...base, tools: [tool('b', { needsApproval: true })] }, /approval/],
   ])('an agent with %s', (_what, options, told) => {
     expect(() => defineAgent(options as AgentOptions)).toThrow(told)
     expect(() => defineAgent(options as AgentOptions)).toThrow(AiDbError)
