@@ -17,6 +17,7 @@ import { Connection, type ConnectionState } from './connection.js'
 import type { ExternalStore } from './external-store.js'
 import { createWrites } from './create-writes.js'
 import { makeHandlerFetch, type HeadersOption } from './handler-requests.js'
+import { holdLivePolls, type HeldPolls } from './live-polls.js'
 import { LiveTexts, type LiveText } from './live-texts.js'
 import type { OptimisticWrites, SessionAction } from './optimistic-writes.js'
 import { closedError } from './outbox.js'
@@ -107,6 +108,7 @@ class OpenSession implements ChatSession {
   readonly #agent: string
   readonly #writes: OptimisticWrites<SessionWrite>
   readonly #texts: LiveTexts
+  readonly #held: HeldPolls
   #closed: Promise<void> | undefined
 
   constructor(options: SessionOptions & { url: string; live: 'long-poll' | 'sse' }) {
@@ -115,7 +117,9 @@ class OpenSession implements ChatSession {
     this.sessionId = sessionId
     this.#agent = agent
     this.connection = new Connection()
-    const source = { url, sessionId, live, fetch: request }
+    this.#held = holdLivePolls(url, options, request)
+    const { polls } = this.#held
+    const source = { url, sessionId, live, fetch: request, polls }
     this.collections = createSessionCollections(source, this.connection)
     this.#writes = createWrites<SessionWrite>({
       url,
@@ -218,5 +222,6 @@ class OpenSession implements ChatSession {
     this.#writes.close()
     this.connection.close()
     await Promise.all(Object.values(this.collections).map((one) => one.cleanup()))
+    this.#held.release()
   }
 }

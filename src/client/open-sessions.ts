@@ -14,6 +14,7 @@ import { Connection, type ConnectionState } from './connection.js'
 import { createWrites } from './create-writes.js'
 import type { ExternalStore } from './external-store.js'
 import { makeHandlerFetch, type WriteRequest } from './handler-requests.js'
+import { holdLivePolls, makeShapeFetch, type HeldPolls } from './live-polls.js'
 import type { SessionOptions } from './open-session.js'
 import type { OptimisticWrites, SessionAction } from './optimistic-writes.js'
 import { closedError, type WrittenBody } from './outbox.js'
@@ -68,6 +69,7 @@ class OpenSessions implements SessionList {
   readonly ready: Promise<void>
   readonly #actorId: string
   readonly #writes: OptimisticWrites<ListWrite>
+  readonly #held: HeldPolls
   #closed: Promise<void> | undefined
 
   constructor(options: SessionsOptions & { url: string; live: 'long-poll' | 'sse' }) {
@@ -75,11 +77,12 @@ class OpenSessions implements SessionList {
     const request = makeHandlerFetch(options)
     opened += 1
     this.#actorId = actorId
+    this.#held = holdLivePolls(url, options, request)
     this.collection = createRecordCollection(
       sessionsCollectionOptions({
         url,
         live,
-        fetch: request,
+        fetch: makeShapeFetch(request, this.#held.polls, { shape: 'sessions' }),
         id: `sessions:${opened}`,
         health: this.connection.healthOf('sessions'),
       }),
@@ -157,6 +160,7 @@ class OpenSessions implements SessionList {
     this.#writes.close()
     this.connection.close()
     await this.collection.cleanup()
+    this.#held.release()
   }
 }
 

@@ -10,6 +10,7 @@ import type {
   GenerationRecord,
   MessageRecord,
   SessionRecord,
+  ShapeName,
   ToolCallRecord,
 } from '../contract/records.js'
 import {
@@ -23,6 +24,7 @@ import {
   type RecordCollectionConfig,
 } from '../electric/collections.js'
 import type { Connection } from './connection.js'
+import { makeShapeFetch, type LivePolls } from './live-polls.js'
 
 /** A synced collection; its rows are changed by a session's verbs, not by `insert` and `update`. */
 export type RecordCollection<Record extends object> = Collection<
@@ -41,29 +43,39 @@ export interface SessionCollections {
   readonly approvals: RecordCollection<ApprovalRecord>
 }
 
-export type CollectionSource = Omit<HandlerShapeOptions, 'id' | 'health'>
+export interface CollectionSource {
+  /** Absolute, of the handler. */
+  url: string
+  sessionId: string
+  live: 'long-poll' | 'sse'
+  fetch: typeof fetch
+  polls: LivePolls
+}
 
 let opened = 0
 
 export function createSessionCollections(
-  source: CollectionSource,
+  { url, sessionId, live, fetch: request, polls }: CollectionSource,
   connection: Connection,
 ): SessionCollections {
   // TanStack DB knows rows by collection id and key: two sessions of one page must not share them.
   opened += 1
   const create = <Record extends object>(
-    name: string,
+    shape: ShapeName,
     options: (options: HandlerShapeOptions) => RecordCollectionConfig<Record>,
   ) =>
     createRecordCollection(
       options({
-        ...source,
-        id: `${name}:${source.sessionId}:${opened}`,
-        health: connection.healthOf(name),
+        url,
+        sessionId,
+        live,
+        fetch: makeShapeFetch(request, polls, { sessionId, shape }),
+        id: `${shape}:${sessionId}:${opened}`,
+        health: connection.healthOf(shape),
       }),
     )
   return {
-    session: create('session', sessionCollectionOptions),
+    session: create('sessions', sessionCollectionOptions),
     messages: create('messages', messagesCollectionOptions),
     generations: create('generations', generationsCollectionOptions),
     toolCalls: create('tool-calls', toolCallsCollectionOptions),

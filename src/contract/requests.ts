@@ -82,11 +82,31 @@ export const settleToolBody = z.strictObject({
   ]),
 })
 
+/**
+ * Long polls of several shapes in one request, which is answered when the first of them is: over HTTP/1.1 a
+ * browser has six connections for all its tabs, and a poll for each shape would take them all.
+ */
+export const livePollsBody = z.strictObject({
+  polls: z
+    .array(
+      z.strictObject({
+        /** Absent: the list of sessions. */
+        sessionId: id.optional(),
+        shape: id,
+        /** As it would stand in the shape's own URL. */
+        query: z.string().max(4000),
+      }),
+    )
+    .min(1)
+    .max(50),
+})
+
 export type CreateSessionBody = z.input<typeof createSessionBody>
 export type SendBody = z.input<typeof sendBody>
 export type EditBody = z.input<typeof editBody>
 export type RetryBody = z.input<typeof retryBody>
 export type ApprovalBody = z.input<typeof approvalBody>
+export type LivePollsBody = z.input<typeof livePollsBody>
 export type ClaimToolsBody = z.input<typeof claimToolsBody>
 export type SettleToolBody = z.input<typeof settleToolBody>
 
@@ -94,6 +114,17 @@ export type SettleToolBody = z.input<typeof settleToolBody>
 export interface Written {
   /** The 32-bit id of the one transaction that wrote everything: for `awaitTxId` of every collection. */
   txid: number
+}
+
+/** Answers of `livePollsBody`: those that were there first; the others are to be asked for again. */
+export interface LivePollsAnswer {
+  answers: {
+    /** Of the poll in the request. */
+    index: number
+    status: number
+    headers: Record<string, string>
+    body: string
+  }[]
 }
 
 /** A call that a browser executor holds now. */
@@ -138,6 +169,8 @@ export const paths = {
   /** GET; POST for a subset in the body. The list of sessions is the one shape outside of a session. */
   sessionsShape: () => '/shapes/sessions',
   shape: (sessionId: string, shape: string) => `/sessions/${part(sessionId)}/shapes/${part(shape)}`,
+  /** POST: long polls of several shapes at once. */
+  live: () => '/live',
   messages: (sessionId: string) => `/sessions/${part(sessionId)}/messages`,
   message: (sessionId: string, messageId: string) =>
     `/sessions/${part(sessionId)}/messages/${part(messageId)}`,
