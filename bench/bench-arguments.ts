@@ -10,6 +10,7 @@ export const BENCH_NAMES = [
   'tokens',
   'recovery',
   'enqueue',
+  'sync',
 ] as const
 
 export type BenchName = (typeof BENCH_NAMES)[number]

@@ -15,6 +15,14 @@ export type Note =
   | { type: 'read'; latencies: number[]; tokens: number[]; rewrites: number }
   /** How many tokens a second each stream was given. */
   | { type: 'paces'; tokensPerSecond: number[]; latenessMs: number[] }
+  /** A server listens here. */
+  | { type: 'listening'; url: string }
+  /** A row arrived by sync, or a notification; `key` is what was said in it. */
+  | { type: 'seen'; key: string; at: number }
+  /** A person pressed send. */
+  | { type: 'sent'; key: string; at: number }
+  /** How often each key arrived, and how long each row took. */
+  | { type: 'crowd'; latencies: number[]; rows: number; repeats: number; sessions: number }
 
 export type NoteOf<Type extends Note['type']> = Extract<Note, { type: Type }>
 
@@ -23,6 +31,8 @@ export type Order =
   | { type: 'stop' }
   | { type: 'ours' | 'floor'; count: number }
   | { type: 'read'; generationIds: string[] }
+  | { type: 'send'; content: string; agent: string }
+  | { type: 'tell' }
 
 export type AgentKind = 'bare' | 'timed' | 'blocking' | 'clocked' | 'prose'
 
@@ -40,6 +50,16 @@ export interface ChildConfigs {
   reader: { databaseUrl: string; streamsUrl: string }
   /** Hears of rows of `floor.jobs`, claims them; `settles` also tells who asked. */
   'floor-worker': { databaseUrl: string; settles: boolean }
+  /** A dev sync server in a process of its own. */
+  'sync-server': { databaseUrl: string }
+  /** The handler on Node's HTTP server. */
+  web: { databaseUrl: string; electricUrl: string; streamsUrl: string }
+  /** A browser tab's session, and the live text of what is generated in it. */
+  tab: { url: string; sessionId: string }
+  /** Electric clients: one shape of messages per session. */
+  crowd: { electricUrl: string; sessionIds: string[] }
+  /** Hears of notifications. */
+  listener: { databaseUrl: string }
   /** Waits for a lock, then has it until it is killed. */
   'lock-holder': { databaseUrl: string; jobId: string }
 }

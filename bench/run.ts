@@ -17,6 +17,7 @@ import { benchLine, benchTable, type BenchLine, type Measured } from './bench-li
 import { benchEnqueue } from './enqueue.js'
 import { benchPickup } from './pickup.js'
 import { benchRecovery } from './recovery.js'
+import { benchSync } from './sync.js'
 import { benchTokens } from './tokens.js'
 import { benchToolRoundtrip } from './tool-roundtrip.js'
 import { benchTurns } from './turns.js'
@@ -29,6 +30,7 @@ const BENCHES: Record<BenchName, (world: World) => Promise<Measured>> = {
   tokens: benchTokens,
   recovery: benchRecovery,
   enqueue: benchEnqueue,
+  sync: benchSync,
 }
 
 async function main(): Promise<void> {
