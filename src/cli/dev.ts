@@ -1,5 +1,5 @@
 /**
- * `electric-ai-db dev`: the development stack until Ctrl-C. Its two URLs go to stdout in the form of
+ * `electric-ai-db dev`: the development stack until Ctrl-C. Its URLs go to stdout in the form of
  * an env file, so `electric-ai-db dev > .env.local` and a copy of the lines both work; everything
  * said to the person goes to stderr.
  */
@@ -10,16 +10,19 @@ import type { DevStack } from '../dev/stack.js'
 import type { DevStackOptions } from '../dev/stack-options.js'
 import { AiDbError, toError } from '../errors.js'
 
-const USAGE = `Usage: electric-ai-db dev [--data-dir D] [--port N] [--streams-port N] [--verbose]
+const USAGE = `Usage: electric-ai-db dev [--data-dir D] [--port N] [--streams-port N]
+                           [--sync-port N] [--verbose]
 
-Starts Postgres and a Durable Streams server on this machine, for development only.
+Starts Postgres, a Durable Streams server and a sync server that speaks Electric's protocol on this
+machine, for development only.
 
   --data-dir D        where everything is kept (default .electric-ai-db)
   --port N            port of Postgres (default: that of the last run, or any free one)
   --streams-port N    port of the streams server (default: likewise)
+  --sync-port N       port of the sync server (default: likewise)
   --verbose           also print what the services log
 
-A service whose DATABASE_URL or STREAMS_URL is set is not started.`
+A service whose DATABASE_URL, STREAMS_URL or ELECTRIC_URL is set is not started.`
 
 export async function dev(argv: string[]): Promise<number> {
   try {
@@ -31,7 +34,7 @@ export async function dev(argv: string[]): Promise<number> {
     const stop = stopSignal()
     const stack = await startDevStack(wish)
     announce(stack)
-    if (stack.started.postgres || stack.started.streams) await stop
+    if (startedAny(stack)) await stop
     await stack.stop()
     return 0
   } catch (thrown) {
@@ -49,6 +52,7 @@ function readArguments(argv: string[]): DevStackOptions | undefined {
       'data-dir': { type: 'string' },
       port: { type: 'string' },
       'streams-port': { type: 'string' },
+      'sync-port': { type: 'string' },
       verbose: { type: 'boolean' },
       help: { type: 'boolean', short: 'h' },
     },
@@ -58,6 +62,7 @@ function readArguments(argv: string[]): DevStackOptions | undefined {
     dataDir: values['data-dir'],
     postgresPort: readPort('--port', values.port),
     streamsPort: readPort('--streams-port', values['streams-port']),
+    syncPort: readPort('--sync-port', values['sync-port']),
     onLog: values.verbose ? (line) => console.error(line) : undefined,
   }
 }
@@ -77,13 +82,17 @@ async function stopSignal(): Promise<void> {
 }
 
 function announce(stack: DevStack): void {
-  const { postgres, streams } = stack.started
   console.log(`DATABASE_URL=${stack.databaseUrl}`)
   console.log(`STREAMS_URL=${stack.streamsUrl}`)
-  if (!postgres && !streams) {
-    console.error('Both services are given by the environment: nothing to start.')
+  console.log(`ELECTRIC_URL=${stack.electricUrl}`)
+  if (!startedAny(stack)) {
+    console.error('All services are given by the environment: nothing to start.')
     return
   }
   console.error(`Ready in ${stack.readyMs} ms, development only. Data: ${stack.dataDir}`)
   console.error('Press Ctrl-C to stop.')
+}
+
+function startedAny({ started }: DevStack): boolean {
+  return Object.values(started).includes(true)
 }

@@ -48,7 +48,7 @@ export function portError(wish: Pick<PortWish, 'service' | 'option'>, port: numb
   )
 }
 
-export type RememberedPorts = Partial<Record<'postgres' | 'streams', number>>
+export type RememberedPorts = Partial<Record<'postgres' | 'streams' | 'sync', number>>
 
 const PORTS_FILE = 'ports.json'
 

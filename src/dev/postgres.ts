@@ -40,8 +40,9 @@ const SETTINGS = {
   unix_socket_directories: '',
   wal_level: 'logical',
   max_connections: '200',
-  max_wal_senders: '20',
-  max_replication_slots: '40',
+  // A sync server takes one of each, and in a test run every file has its own.
+  max_wal_senders: '64',
+  max_replication_slots: '64',
   // A slot that a killed test left behind would keep WAL until the disk is full.
   max_slot_wal_keep_size: '1GB',
   jit: 'off',

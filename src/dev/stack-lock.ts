@@ -24,6 +24,7 @@ interface Owner {
 export interface StackUrls {
   databaseUrl: string
   streamsUrl: string
+  electricUrl: string
 }
 
 export interface StackLock {
@@ -102,7 +103,8 @@ async function removeOwn(path: string, owner: Owner): Promise<void> {
 function heldError(holder: Owner, dataDir: string) {
   const { urls } = holder
   const share = urls
-    ? `To share it, set DATABASE_URL=${urls.databaseUrl} STREAMS_URL=${urls.streamsUrl}; otherwise`
+    ? `To share it, set DATABASE_URL=${urls.databaseUrl} STREAMS_URL=${urls.streamsUrl} ` +
+      `ELECTRIC_URL=${urls.electricUrl}; otherwise`
     : 'It is still starting: wait for it,'
   return devStackError(
     `Another development stack (pid ${holder.pid}) already runs in ${dataDir}. ${share} stop it, ` +

@@ -9,27 +9,30 @@ export interface DevStackOptions {
   postgresPort?: number
   /** Port of the streams server; 0 takes any free one. @default the port of the last run in `dataDir` */
   streamsPort?: number
+  /** Port of the sync server; 0 takes any free one. @default the port of the last run in `dataDir` */
+  syncPort?: number
   /** The database that `databaseUrl` names, created when absent. @default 'ai_db_dev' */
   database?: string
   /**
-   * Where DATABASE_URL and STREAMS_URL are looked up: a service that has its URL there is used as it
-   * is and not started. @default process.env
+   * Where DATABASE_URL, STREAMS_URL and ELECTRIC_URL are looked up: a service that has its URL there
+   * is used as it is and not started. @default process.env
    */
   env?: Readonly<Record<string, string | undefined>>
   /** Receives what the services log, line by line. @default nothing listens */
   onLog?: (line: string) => void
 }
 
-/** `postgresPort` and `streamsPort` stay absent when the caller has no wish. */
+/** The ports stay absent when the caller has no wish. */
 export type ResolvedDevStackOptions = Required<Omit<DevStackOptions, PortName>> &
   Pick<DevStackOptions, PortName>
 
-type PortName = 'postgresPort' | 'streamsPort'
+type PortName = 'postgresPort' | 'streamsPort' | 'syncPort'
 
 const KNOWN: Record<keyof DevStackOptions, true> = {
   dataDir: true,
   postgresPort: true,
   streamsPort: true,
+  syncPort: true,
   database: true,
   env: true,
   onLog: true,
@@ -46,6 +49,7 @@ export function resolveDevStackOptions(options: DevStackOptions): ResolvedDevSta
   }
   checkPort('postgresPort', options.postgresPort)
   checkPort('streamsPort', options.streamsPort)
+  checkPort('syncPort', options.syncPort)
   checkDatabase(options.database)
   return {
     ...options,

@@ -15,7 +15,7 @@ const REPO = fileURLToPath(new URL('../..', import.meta.url))
 export function spawnScript(script: string, ...args: string[]) {
   const child = spawn(process.execPath, ['--import', 'tsx', script, ...args], {
     cwd: REPO,
-    env: { ...process.env, DATABASE_URL: '', STREAMS_URL: '' },
+    env: { ...process.env, DATABASE_URL: '', STREAMS_URL: '', ELECTRIC_URL: '' },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const exited = once(child, 'exit') as Promise<[number | null, NodeJS.Signals | null]>

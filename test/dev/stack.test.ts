@@ -33,7 +33,7 @@ describe('a stack on a directory that was used before', () => {
     const took = performance.now() - before
     expect(took).toBeLessThan(5_000)
     expect(Math.abs(took - stack.readyMs)).toBeLessThan(100)
-    expect(stack.started).toEqual({ postgres: true, streams: true })
+    expect(stack.started).toEqual({ postgres: true, streams: true, sync: true })
   })
 
   test('has the data of the run before', async () => {
@@ -49,6 +49,7 @@ describe('a stack on a directory that was used before', () => {
     await using second = await start()
     expect(second.databaseUrl).toBe(first.databaseUrl)
     expect(second.streamsUrl).toBe(first.streamsUrl)
+    expect(second.electricUrl).toBe(first.electricUrl)
   })
 
   test('takes logical replication and 200 connections, and does not lie about durability', async () => {
@@ -136,6 +137,7 @@ describe('a start that cannot be', () => {
   test.each([
     ['postgresPort', '--port'],
     ['streamsPort', '--streams-port'],
+    ['syncPort', '--sync-port'],
   ] as const)(
     'names the port when %s is in use, and leaves nothing running',
     async (option, flag) => {
@@ -148,7 +150,7 @@ describe('a start that cannot be', () => {
       })
       occupant.close()
       await using later = await start({ [option]: port })
-      expect(`${later.databaseUrl} ${later.streamsUrl}`).toContain(`:${port}`)
+      expect(`${later.databaseUrl} ${later.streamsUrl} ${later.electricUrl}`).toContain(`:${port}`)
     },
   )
 
@@ -159,43 +161,76 @@ describe('a start that cannot be', () => {
       message: expect.stringContaining('dataDir'),
     })
     await expect(start({ streamsPort: 70_000 })).rejects.toMatchObject({ field: 'streamsPort' })
+    await expect(start({ syncPort: 70_000 })).rejects.toMatchObject({ field: 'syncPort' })
     await expect(start({ database: 'a/b' })).rejects.toMatchObject({ field: 'database' })
   })
 })
 
 describe('with URLs in the environment', () => {
-  const env = { DATABASE_URL: 'postgres://elsewhere/app', STREAMS_URL: 'https://streams.example' }
+  const env = {
+    DATABASE_URL: 'postgres://elsewhere/app',
+    STREAMS_URL: 'https://streams.example',
+    ELECTRIC_URL: 'https://electric.example',
+  }
 
   test('starts nothing, writes nothing, and hands the URLs on', async () => {
     await using held = await start()
     await using stack = await start({ env })
-    expect(stack.started).toEqual({ postgres: false, streams: false })
-    expect(stack).toMatchObject({ databaseUrl: env.DATABASE_URL, streamsUrl: env.STREAMS_URL })
+    expect(stack.started).toEqual({ postgres: false, streams: false, sync: false })
+    expect(stack).toMatchObject({
+      databaseUrl: env.DATABASE_URL,
+      streamsUrl: env.STREAMS_URL,
+      electricUrl: env.ELECTRIC_URL,
+    })
     expect(held.databaseUrl).not.toBe(stack.databaseUrl)
   })
 
   test('starts only the service that has none', async () => {
-    await using stack = await start({ env: { DATABASE_URL: env.DATABASE_URL } })
-    expect(stack.started).toEqual({ postgres: false, streams: true })
+    const { DATABASE_URL, ELECTRIC_URL } = env
+    await using stack = await start({ env: { DATABASE_URL, ELECTRIC_URL } })
+    expect(stack.started).toEqual({ postgres: false, streams: true, sync: false })
     const answer = await fetch(`${stack.streamsUrl}/v1/stream/x`, { method: 'PUT' })
     expect(answer.status).toBe(201)
+  })
+
+  test('syncs a database that is given', async () => {
+    await using held = await start()
+    const directory = await makeTempDir('sync-only')
+    const { databaseUrl: DATABASE_URL, streamsUrl: STREAMS_URL } = held
+    await using stack = await start({ dataDir: directory, env: { DATABASE_URL, STREAMS_URL } })
+    expect(stack.started).toEqual({ postgres: false, streams: false, sync: true })
+    const answer = await fetch(`${stack.electricUrl}/v1/shape?table=kept&offset=-1`)
+    expect(await answer.json()).toMatchObject([
+      { value: { note: 'from the first run' }, headers: { operation: 'insert' } },
+      { headers: { control: 'snapshot-end' } },
+    ])
+    await rm(directory, { recursive: true, force: true })
+  })
+
+  test('names a database that cannot be reached', async () => {
+    const DATABASE_URL = 'postgres://nobody@127.0.0.1:1/none'
+    await expect(start({ env: { ...env, DATABASE_URL, ELECTRIC_URL: '' } })).rejects.toMatchObject({
+      code: 'DEV_STACK',
+      message: expect.stringContaining('DATABASE_URL'),
+    })
   })
 })
 
 describe('electric-ai-db dev', () => {
-  test('prints both URLs and stops cleanly on SIGTERM', async () => {
+  test('prints its URLs and stops cleanly on SIGTERM', async () => {
     const command = spawnScript('test/dev/cli-dev.ts', '--data-dir', dataDir)
     const printed: string[] = []
     let postmaster = 0
     for await (const line of command.lines) {
       printed.push(line)
-      if (printed.length < 2) continue
+      if (printed.length < 3) continue
       postmaster = await postmasterPid(dataDir)
       command.child.kill('SIGTERM')
     }
     expect(printed).toEqual([
       expect.stringMatching(/^DATABASE_URL=postgres:\/\//),
       expect.stringMatching(/^STREAMS_URL=http:\/\//),
+      expect.stringMatching(/^ELECTRIC_URL=http:\/\//),
     ])
     expect(await command.exited).toEqual([0, null])
     expect(await isAlive(postmaster)).toBe(false)

@@ -1,6 +1,6 @@
 /**
- * The stack of a test run, in a fresh temporary directory that disappears with it. DATABASE_URL and
- * STREAMS_URL, when set, name services that are used instead.
+ * The stack of a test run, in a fresh temporary directory that disappears with it. DATABASE_URL,
+ * STREAMS_URL and ELECTRIC_URL, when set, name services that are used instead.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -15,6 +15,11 @@ declare module 'vitest' {
     databaseUrl: string
     /** Origin of the run's Durable Streams server. Take stream names nobody else takes. */
     streamsUrl: string
+    /**
+     * Origin of the run's sync server, over the database of `databaseUrl`. A test file takes one over
+     * a database of its own: test/support/synced-database.ts.
+     */
+    electricUrl: string
   }
 }
 
