@@ -41,3 +41,17 @@ export type {
 export type { TranscriptUpdate } from './streams/transcript-view.js'
 export { durableStream } from './streams/durability.js'
 export type { DurableStreamOptions } from './streams/durability.js'
+export { runWithLifecycle } from './runner/run-with-lifecycle.js'
+export type { RunWithLifecycleOptions } from './runner/run-with-lifecycle.js'
+export { drainUntilIdle } from './runner/drain-until-idle.js'
+export type { DrainUntilIdleOptions } from './runner/drain-until-idle.js'
+export { compareCursors } from './contract/cursor-order.js'
+export type {
+  CheckpointContract,
+  DurableLifecycle,
+  LifecycleState,
+  RunnerLifecycleAdapter,
+  RunnerSession,
+  RunnerWake,
+  WebhookExecutionMode,
+} from './contract/lifecycle.js'

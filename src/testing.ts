@@ -12,3 +12,5 @@ export type {
   ScriptedTurn,
 } from './testing/scripted-adapter.js'
 export { answerOffline, offlineModel } from './testing/offline-model.js'
+export { memoryLifecycle } from './testing/memory-lifecycle.js'
+export type { MemoryLifecycle, MemoryLifecycleOptions } from './testing/memory-lifecycle.js'
