@@ -43,8 +43,8 @@ export const subsetBody = z.strictObject({
   limit: z.number().int().min(0).optional(),
   offset: z.number().int().min(0).optional(),
   order_by: z.string().max(10_000).optional(),
-  where_expr: z.unknown(),
-  order_by_expr: z.unknown(),
+  where_expr: z.unknown().optional(),
+  order_by_expr: z.unknown().optional(),
 })
 
 export interface ShapeRequest {

@@ -1,5 +1,6 @@
 /** What people say: a message, and one in another's place. */
-import { paths, sendBody } from '../contract/requests.js'
+import { editBody, paths, sendBody } from '../contract/requests.js'
+import { editMessage } from '../sessions/edit-message.js'
 import { sendMessage } from '../sessions/send-message.js'
 import { defineRoute } from './route.js'
 
@@ -8,21 +9,31 @@ const sendRoute = defineRoute({
   path: paths.messages,
   parts: ['sessionId'],
   body: sendBody,
-  action: ({ host, path, body }) => ({
+  action: ({ host, path, body: { id, agent = host.defaultAgent } }) => ({
     verb: 'send',
     ...path,
-    id: body.id,
-    agent: body.agent ?? host.defaultAgent,
+    id,
+    agent,
   }),
-  run({ host, path, body, grant }) {
-    const { agent: targetAgent = host.defaultAgent, ...message } = body
-    const { schema } = host
-    return sendMessage(
-      host.db,
-      { ...message, ...path, targetAgent, actorId: grant.actor },
-      { schema },
-    )
+  async run({ host: { db, schema, defaultAgent }, path, body, grant }) {
+    const { agent: targetAgent = defaultAgent, ...said } = body
+    const message = { ...said, ...path, targetAgent, actorId: grant.actor }
+    const { txid, id } = await sendMessage(db, { ...message, onDuplicate: 'touch' }, { schema })
+    return { txid, id }
   },
 })
 
-export const messageRoutes = [sendRoute]
+const editRoute = defineRoute({
+  method: 'PATCH',
+  path: paths.message,
+  parts: ['sessionId', 'messageId'],
+  body: editBody,
+  action: ({ path, body }) => ({ verb: 'edit', ...path, id: body.id }),
+  async run({ host: { db, schema }, path, body, grant }) {
+    const edit = { ...path, ...body, actorId: grant.actor }
+    const { txid, id } = await editMessage(db, edit, { schema })
+    return { txid, id }
+  },
+})
+
+export const messageRoutes = [sendRoute, editRoute]

@@ -26,9 +26,15 @@ export class Refusal extends Error {
 interface Meaning {
   status: number
   detail: string
+  /** Its message is always ours, even where a trigger or a function of `migrations/` said it. */
+  ours: boolean
 }
 
-const inWords = (status: number, detail: string): Meaning => ({ status, detail })
+const inWords = (status: number, detail: string, ours = false): Meaning => ({
+  status,
+  detail,
+  ours,
+})
 
 /** Codes that are not here are the host's business: 500 INTERNAL. */
 const meanings: Partial<Record<AiDbErrorCode, Meaning>> = {
@@ -36,7 +42,13 @@ const meanings: Partial<Record<AiDbErrorCode, Meaning>> = {
   UNKNOWN_AGENT: inWords(422, 'No running worker serves this agent. Name another one.'),
   DUPLICATE_ID: inWords(409, 'Another row has this id. Send a new id.'),
   FENCED: inWords(409, 'It is no longer held by this executor. Drop the result.'),
-  ILLEGAL_TRANSITION: inWords(409, 'The row has moved on. Look at its status and decide again.'),
+  ILLEGAL_TRANSITION: inWords(
+    409,
+    'The row has moved on. Look at its status and decide again.',
+    true,
+  ),
+  NOT_APPROVED: inWords(409, 'It lacks approvals. Ask for them first.', true),
+  STALE_APPROVAL: inWords(409, 'Its arguments are others by now. Look at them again.', true),
   STREAM_FAILED: inWords(404, 'There is no live text. Read the chunks and the message instead.'),
   DATABASE_UNREACHABLE: inWords(503, 'The service cannot reach its database. Try again.'),
 }
@@ -69,8 +81,9 @@ function errorResponse(error: AiDbError, action: Action | undefined): Told {
   if (!meaning) return told(internal(), true)
   const { status } = meaning
   // Foreign words stay inside: Postgres names tables, and send names every agent there is.
-  const foreign = error.cause !== undefined || status >= 500 || code === 'UNKNOWN_AGENT'
-  const detail = foreign ? meaning.detail : error.message
+  const foreign = !meaning.ours && error.cause !== undefined
+  const untold = foreign || status >= 500 || code === 'UNKNOWN_AGENT'
+  const detail = untold ? meaning.detail : error.message
   const headers = status === 503 ? RETRY_AFTER : {}
   const known = field === 'targetAgent' ? 'agent' : field
   const response = problem(status, code, detail, {

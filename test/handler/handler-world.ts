@@ -114,7 +114,7 @@ export const problemOf = (answer: Answer) => answer.body as Problem
 let counter = 0
 
 /** An id nobody else in this file has. */
-export const fresh = (what: string) => `${what}-${(counter += 1)}`
+export const fresh = (what: string) => `${what}-h${(counter += 1)}`
 
 /** A session of somebody's. @returns its id */
 export async function sessionOf(db: DrizzleDatabase, owner: string): Promise<string> {
