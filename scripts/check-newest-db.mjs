@@ -22,6 +22,7 @@ import { fileURLToPath } from 'node:url'
 /** The second set: docs/decisions/0012-tanstack-db-versions.md. */
 const NEWER = {
   '@tanstack/db': '0.15.2',
+  '@tanstack/query-db-collection': '1.4.8',
   '@tanstack/react-db': '0.5.11',
   '@durable-streams/client': '0.2.7',
 }
