@@ -6,6 +6,10 @@ export interface Wish {
   ask?: string
   json: boolean
   kill: boolean
+  /** No terminal chat: the page alone, until it is stopped. */
+  page?: boolean
+  /** Of the page. */
+  port?: number
   dataDir?: string
   help: boolean
 }
@@ -13,12 +17,15 @@ export interface Wish {
 /** What was wished for cannot be done as it was written. */
 export class UsageError extends Error {}
 
-export const USAGE = `Usage: npm run demo -- [--ask "…"] [--json] [--kill] [--data-dir D]
+export const USAGE = `Usage: npm run demo -- [--page] [--port P] [--ask "…"] [--json] [--kill] [--data-dir D]
 
-Asks an agent whose every step is a row in Postgres. Without --ask it is a conversation; a question may
-also come from a pipe. Chat page: not part of this version yet.
+A chat with an agent whose every step is a row in Postgres: in the browser, at the address it prints, and in
+this terminal.
 
-  --ask "…"       one question; exit code 0 if its generation completed
+  --page          the page alone, until Ctrl-C
+  --port P        of the page (default 4747, or any free one)
+  --ask "…"       no page, one question; exit code 0 if its generation completed. A question may also
+                  come from a pipe
   --kill          kill -9 the worker process in mid-sentence; a second one goes on
   --json          the last line on stdout is one JSON object (below)
   --data-dir D    where Postgres is kept (default .electric-ai-db)
@@ -51,12 +58,27 @@ and with --kill:
 
 /** @throws UsageError naming the flag. */
 export function readWish(argv: string[]): Wish {
-  const { ask, 'data-dir': dataDir, json, kill, help } = parsed(argv)
+  const { ask, 'data-dir': dataDir, json, kill, page, port, help } = parsed(argv)
   if (ask?.trim() === '') {
     throw new UsageError('--ask is empty. Give it a question: --ask "What is 17*23?"')
   }
   if (dataDir?.trim() === '') throw new UsageError('--data-dir is empty. Give it a directory.')
-  return { json, kill, help, ...(ask && { ask }), ...(dataDir && { dataDir }) }
+  if (page && ask !== undefined) throw new UsageError('--page takes no question. Ask in the page.')
+  return {
+    json,
+    kill,
+    help,
+    ...(page && { page }),
+    ...(port !== undefined && { port: readPort(port) }),
+    ...(ask && { ask }),
+    ...(dataDir && { dataDir }),
+  }
+}
+
+function readPort(text: string): number {
+  const port = Number(text)
+  if (/^\d+$/.test(text) && port <= 65_535) return port
+  throw new UsageError(`--port is "${text}". Give it a number from 0 (any free port) to 65535.`)
 }
 
 function parsed(argv: string[]) {
@@ -68,6 +90,8 @@ function parsed(argv: string[]) {
         'data-dir': { type: 'string' },
         json: { type: 'boolean', default: false },
         kill: { type: 'boolean', default: false },
+        page: { type: 'boolean', default: false },
+        port: { type: 'string' },
         help: { type: 'boolean', short: 'h', default: false },
       },
     }).values

@@ -1,6 +1,7 @@
 /**
- * `npm run demo`: a chat in the terminal. This process starts the development stack and one worker process
- * (two with --kill), writes a message row for each question, and reads each answer from the durable stream.
+ * `npm run demo`: a chat in the browser and in the terminal. This process starts the development stack, the
+ * page's web server, and two worker processes (one where nobody can be killed); for the terminal it writes a
+ * message row for each question, and reads each answer from the durable stream.
  *
  *     stdin ─► message row ─trigger─► generation row ◄─claim── worker process ──► durable stream ─► stdout
  *
@@ -37,13 +38,23 @@ async function main(argv: string[]): Promise<number> {
     console.log(USAGE)
     return 0
   }
-  const question = wish.ask ?? (process.stdin.isTTY ? undefined : await text(process.stdin))
+  const question = wish.ask ?? (await questionOnStdin(wish))
   if (question?.trim() === '') throw new UsageError(`There is no question.\n\n${USAGE}`)
   stopOnSignals()
-  const demo = await startDemo({ ...wish, workers: wish.kill ? 2 : 1, screen })
+  const { dataDir, port, kill } = wish
+  const demo = await startDemo({
+    workers: kill || question === undefined ? 2 : 1,
+    screen,
+    ...(question === undefined && { page: { port } }),
+    ...(dataDir !== undefined && { dataDir }),
+  })
   try {
     stopping.signal.throwIfAborted()
+    if (wish.page) return await untilStopped()
     const { id: sessionId } = await createSession(demo.db, { title: 'terminal' })
+    if (demo.pageUrl !== undefined) {
+      screen.note(`this conversation in the browser: ${demo.pageUrl}/?session=${sessionId}`)
+    }
     const answer = (asked: string) => answerTo(demo, sessionId, wish, asked)
     if (question !== undefined) return (await answer(question)) ? 0 : 1
     await converse(answer, stopping)
@@ -52,6 +63,21 @@ async function main(argv: string[]): Promise<number> {
     screen.progress('')
     await demo.stop()
   }
+}
+
+/** Undefined: there is somebody at the terminal, or only the page is wished for. */
+async function questionOnStdin({ page }: Wish): Promise<string | undefined> {
+  return page || process.stdin.isTTY ? undefined : text(process.stdin)
+}
+
+/** @returns the exit code, which the signal's takes the place of. */
+function untilStopped(): Promise<number> {
+  const { signal } = stopping
+  // A promise alone keeps no process alive, but the web server does.
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve(0)
+    signal.addEventListener('abort', () => resolve(0))
+  })
 }
 
 /** One turn, shown and reported. @returns whether its generation completed. */

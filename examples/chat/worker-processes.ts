@@ -7,6 +7,7 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { TSX } from './tsx-loader.js'
 import type { WorkerOrder, WorkerReport } from './worker-report.js'
 
 export interface WorkerProcess {
@@ -28,6 +29,8 @@ interface GenerationLog {
 interface Places {
   databaseUrl: string
   streamsUrl: string
+  /** @default 'ai_db' */
+  schema?: string
 }
 
 const SCRIPT = fileURLToPath(new URL('worker.ts', import.meta.url))
@@ -89,8 +92,8 @@ export class WorkerProcesses {
 
   #fork(): void {
     this.#forked += 1
-    // Its loader is ours, by process.execArgv. Its output must not mix with the answer.
-    const child = fork(SCRIPT, { stdio: ['ignore', 2, 2, 'ipc'] })
+    // Its output must not mix with the answer.
+    const child = fork(SCRIPT, { execArgv: [...TSX], stdio: ['ignore', 2, 2, 'ipc'] })
     const name = `worker ${this.#forked} (pid ${child.pid})`
     const exited = once(child, 'exit').catch(() => {})
     const ready = untilReady(name, child, exited)

@@ -2,7 +2,7 @@
 
 /** Terminal → worker. A worker starts when it is told where, so that its code loads while Postgres starts. */
 export type WorkerOrder =
-  { type: 'start'; databaseUrl: string; streamsUrl: string } | { type: 'stop' }
+  { type: 'start'; databaseUrl: string; streamsUrl: string; schema?: string } | { type: 'stop' }
 
 /** Worker → terminal. Only for the progress line and the numbers of `--json`: the answer needs none of it. */
 export type WorkerReport =

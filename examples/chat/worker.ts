@@ -25,13 +25,14 @@ process.once('SIGTERM', () => void end())
 process.on('SIGINT', () => {}) // Ctrl-C reaches the whole group, and the terminal decides
 if (!process.connected) void end()
 
-async function start({ databaseUrl, streamsUrl }: Extract<WorkerOrder, { type: 'start' }>) {
+async function start({ databaseUrl, streamsUrl, schema }: Extract<WorkerOrder, { type: 'start' }>) {
   const client = postgres(databaseUrl, { max: 5, onnotice: () => {} })
   leave = () => client.end({ timeout: 1 })
   try {
     const agent = countStatements(assistant({ model: await chooseModel(), onToolExecution }))
     const worker = await createWorker({
       db: drizzle({ client }),
+      ...(schema && { schema }),
       streams: { url: streamsUrl },
       agents: [agent],
       shutdownGraceMs: 0,

@@ -1,0 +1,84 @@
+/** A chat in React: the open session, its rows as state, and its live texts. */
+import { useLiveQuery } from '@tanstack/react-db'
+import { createContext, useContext, useEffect, useState, useSyncExternalStore } from 'react'
+import { openSession, type ChatSession, type LiveTextState } from 'electric-ai-db/client'
+import { ACTOR, API_URL } from './surroundings.js'
+
+export const SessionContext = createContext<ChatSession | undefined>(undefined)
+
+/** The session of the chat around this component. */
+export function useSession(): ChatSession {
+  const session = useContext(SessionContext)
+  if (session === undefined) throw new Error('There is no SessionContext around this component.')
+  return session
+}
+
+/** Opens a session for as long as a component shows it. */
+export function useOpenSession(sessionId: string): ChatSession | undefined {
+  const [session, setSession] = useState<ChatSession>()
+  useEffect(() => {
+    const opened = openSession({ url: API_URL, sessionId, actorId: ACTOR })
+    setSession(opened)
+    return () => void opened.close()
+  }, [sessionId])
+  return session?.sessionId === sessionId ? session : undefined
+}
+
+export type Readiness = 'loading' | 'ready' | 'missing'
+
+/** Answers that no waiting will change: there is no such chat, or not for this person. */
+const FINAL: ReadonlySet<string> = new Set(['NOT_FOUND', 'UNKNOWN_SESSION', 'FORBIDDEN'])
+
+export function useReadiness(session: ChatSession): Readiness {
+  const [isReady, setReady] = useState(false)
+  const { connection } = session
+  const { error } = useSyncExternalStore(connection.subscribe, connection.get)
+  useEffect(() => {
+    let shown = true
+    session.ready.then(
+      () => shown && setReady(true),
+      () => {}, // closed before
+    )
+    return () => void (shown = false)
+  }, [session])
+  if (isReady) return 'ready'
+  return error !== undefined && FINAL.has(error.code) ? 'missing' : 'loading'
+}
+
+export function useMessages(session: ChatSession) {
+  const { messages } = session.collections
+  return useLiveQuery(
+    (q) => q.from({ message: messages }).orderBy((r) => r.message.seq),
+    [messages],
+  ).data
+}
+
+export function useGenerations(session: ChatSession) {
+  const { generations } = session.collections
+  return useLiveQuery(
+    (q) => q.from({ generation: generations }).orderBy((r) => r.generation.createdAt),
+    [generations],
+  ).data
+}
+
+export function useToolCalls(session: ChatSession) {
+  const { toolCalls } = session.collections
+  return useLiveQuery((q) => q.from({ call: toolCalls }).orderBy((r) => r.call.index), [toolCalls])
+    .data
+}
+
+export function useApprovals(session: ChatSession) {
+  const { approvals } = session.collections
+  return useLiveQuery(
+    (q) => q.from({ approval: approvals }).orderBy((r) => r.approval.createdAt),
+    [approvals],
+  ).data
+}
+
+const nothing = () => () => {}
+
+/** Text as it is written. Nothing is read while `wanted` is false: its message says it all. */
+export function useLiveText(generationId: string, wanted: boolean): LiveTextState {
+  const live = useSession().text(generationId)
+  return useSyncExternalStore(wanted ? live.subscribe : nothing, live.get)
+}

@@ -1,0 +1,31 @@
+/** Light or dark: the system's wish, unless the reader has chosen. */
+import { useEffect, useState } from 'react'
+import { Icon } from './icon.js'
+import { useMedia } from './use-media.js'
+
+const KEY = 'theme'
+
+export function ThemeToggle() {
+  const systemDark = useMedia('(prefers-color-scheme: dark)')
+  const [chosen, setChosen] = useState(() => localStorage.getItem(KEY))
+  const dark = chosen === null ? systemDark : chosen === 'dark'
+
+  useEffect(() => {
+    if (chosen === null) return
+    document.documentElement.dataset.theme = chosen
+    localStorage.setItem(KEY, chosen)
+  }, [chosen])
+
+  const other = dark ? 'light' : 'dark'
+  return (
+    <button
+      type="button"
+      className="quiet-button"
+      aria-label={`Use the ${other} theme`}
+      title={`Use the ${other} theme`}
+      onClick={() => setChosen(other)}
+    >
+      <Icon name={dark ? 'sun' : 'moon'} />
+    </button>
+  )
+}
