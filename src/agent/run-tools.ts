@@ -1,7 +1,8 @@
 /**
  * The tools of one turn, side by side. Those with a function here run here and settle one by one, as soon as
- * each has its result; the others are awaited: their executors ring. A generation that only waits gives its
- * slot back (`waiting`) and is picked up again by the transaction that settles the last of them.
+ * each has its result, or once people have approved them; the others are awaited: executors and votes ring. A
+ * generation that only waits gives its slot back (`waiting`) and is picked up again by the transaction that settles
+ * the last of them, or approves one.
  */
 import { claimOwnToolCalls } from '../claims/claim-tool-calls.js'
 import type { ClaimedGeneration } from '../claims/claim-generations.js'
@@ -28,34 +29,100 @@ export interface ToolPhase {
   append: (item: TranscriptItem) => void
 }
 
-/** @returns false when the generation was put down because only other processes can go on. */
+/** @returns false when the generation was put down because only others can go on. */
 export async function runTools(phase: ToolPhase): Promise<boolean> {
-  const local = phase.calls.filter((call) => localTool(phase, call) !== undefined)
-  const claimed = await claimMissing(phase, local)
-  const ends = await Promise.allSettled(claimed.map((call) => runOne(phase, call)))
-  // Not before all have ended: who goes on from the rows takes what is unreported for not running.
-  for (const end of ends) if (end.status === 'rejected') throw end.reason
-  return phase.calls.every((call) => isSettledToolCall(call.status)) || waitForOthers(phase)
+  const { calls, run, generation } = phase
+  const running = new Map<string, Promise<void>>()
+  const bell = listen(phase)
+  let parkAt: number | undefined
+  try {
+    for (;;) {
+      const refused = await startRunnable(phase, running)
+      if (calls.every((call) => isSettledToolCall(call.status))) return true
+      const others = calls.filter(
+        (call) => !running.has(call.id) && !isSettledToolCall(call.status),
+      )
+      // What runs here tells by itself: a turn whose tools all run here reads nothing.
+      if (others.length === 0) {
+        await oneEnds(running)
+        continue
+      }
+      await look(phase, others)
+      const moved = (call: LoadedToolCall) =>
+        isSettledToolCall(call.status) || (isRunnable(phase, call) && !refused.has(call.id))
+      if (others.some(moved)) continue
+      if (running.size > 0) {
+        parkAt = undefined
+        await bell.wait(run.pollIntervalMs, oneEnds(running))
+        continue
+      }
+      parkAt ??= performance.now() + phase.agent.parkAfterMs
+      const left = parkAt - performance.now()
+      if (left > 0) await bell.wait(Math.min(left, run.pollIntervalMs))
+      else if (
+        await putDownGeneration(
+          run.db,
+          generation.id,
+          generation.attempt,
+          'tools',
+          gatedHere(phase),
+        )
+      )
+        return false
+    }
+  } catch (thrown) {
+    // Not before all have ended: who goes on from the rows takes what is unreported for not running.
+    await Promise.allSettled(running.values())
+    throw thrown
+  } finally {
+    bell.close()
+  }
 }
 
 const localTool = (phase: ToolPhase, call: LoadedToolCall): RunnableTool | undefined =>
   phase.agent.tools.find((tool) => tool.name === call.name && tool.execute !== undefined)
 
-/** Calls this run holds already, and those a picked-up generation takes again. */
-async function claimMissing(
-  { run, held }: ToolPhase,
-  local: LoadedToolCall[],
-): Promise<LoadedToolCall[]> {
-  const missing = local.filter((call) => !held.has(call.id))
-  if (missing.length === 0) return local
-  const claimed = await claimOwnToolCalls(
-    run.db,
-    missing.map((call) => call.id),
-    run.workerId,
+/** May this run take the call: its function is here, nobody holds it, and nobody must be asked (any more)? */
+const isRunnable = (phase: ToolPhase, call: LoadedToolCall): boolean =>
+  call.status === 'pending' && !call.gated && localTool(phase, call) !== undefined
+
+/** Calls that this run takes once people have approved them. */
+const gatedHere = (phase: ToolPhase): string[] =>
+  phase.calls
+    .filter((call) => call.gated && !isSettledToolCall(call.status) && localTool(phase, call))
+    .map((call) => call.id)
+
+/**
+ * Starts what this run holds already, and what it can take: a picked-up generation's, an approved one.
+ *
+ * @returns what it could not take: another has it, or a transaction that is open locks it.
+ */
+async function startRunnable(
+  phase: ToolPhase,
+  running: Map<string, Promise<void>>,
+): Promise<Set<string>> {
+  const idle = phase.calls.filter(
+    (call) => !running.has(call.id) && !isSettledToolCall(call.status),
   )
-  const attempts = new Map(claimed.map((call) => [call.id, call.attempt]))
-  for (const call of missing) call.attempt = attempts.get(call.id) ?? call.attempt
-  return local.filter((call) => held.has(call.id) || attempts.has(call.id))
+  const mine = idle.filter((call) => phase.held.has(call.id) && localTool(phase, call))
+  const missing = idle.filter((call) => !phase.held.has(call.id) && isRunnable(phase, call))
+  const taken = await claimed(phase, missing)
+  for (const call of [...mine, ...taken]) {
+    // A failed one stays, so that whoever waits next is told.
+    const ends = runOne(phase, call).then(() => void running.delete(call.id))
+    ends.catch(() => undefined)
+    running.set(call.id, ends)
+  }
+  return new Set(missing.filter((call) => !taken.includes(call)).map((call) => call.id))
+}
+
+async function claimed({ run }: ToolPhase, calls: LoadedToolCall[]): Promise<LoadedToolCall[]> {
+  if (calls.length === 0) return []
+  const ids = calls.map((call) => call.id)
+  const rows = await claimOwnToolCalls(run.db, ids, run.workerId)
+  const attempts = new Map(rows.map((row) => [row.id, row.attempt]))
+  for (const call of calls) call.attempt = attempts.get(call.id) ?? call.attempt
+  return calls.filter((call) => attempts.has(call.id))
 }
 
 async function runOne(phase: ToolPhase, call: LoadedToolCall): Promise<void> {
@@ -91,7 +158,7 @@ async function runOne(phase: ToolPhase, call: LoadedToolCall): Promise<void> {
 function noteSettled(
   phase: ToolPhase,
   call: LoadedToolCall,
-  state: Pick<LoadedToolCall, 'status' | 'result' | 'error'>,
+  state: Pick<LoadedToolCall, 'status' | 'result' | 'error'> & { gated?: boolean },
 ): void {
   if (isSettledToolCall(call.status)) return
   Object.assign(call, state)
@@ -111,37 +178,31 @@ export function toolResultItem(call: LoadedToolCall): TranscriptItem {
   }
 }
 
-/** Waits in the slot for `parkAfterMs`, then gives it back. */
-async function waitForOthers(phase: ToolPhase): Promise<boolean> {
-  const { agent, generation, run, step, calls } = phase
-  const until = performance.now() + agent.parkAfterMs
+/** Reads others' calls as they stand: settled, approved, given back. */
+async function look(phase: ToolPhase, others: readonly LoadedToolCall[]): Promise<void> {
+  const { run, generation, step } = phase
+  for (const state of await readToolCalls(run.db, generation.id, step)) {
+    const call = others.find((candidate) => candidate.id === state.id)
+    if (call) noteSettled(phase, call, state)
+  }
+}
+
+/** Resolves when one of the runs here has ended; rejects as soon as one has failed. */
+const oneEnds = (running: ReadonlyMap<string, Promise<void>>): Promise<void> =>
+  Promise.race(running.values())
+
+/** Rings about this generation's calls; one that came between two waits ends the next at once. */
+function listen({ generation, run }: ToolPhase) {
   let rung = deferred()
-  const off = run.onRing((ring) => {
+  const close = run.onRing((ring) => {
     if (ring.kind === 'missed' || (ring.kind === 'settled' && ring.id === generation.id))
       rung.resolve()
   })
-  try {
-    for (;;) {
-      const states = await readToolCalls(run.db, generation.id, step)
-      for (const state of states) {
-        const call = calls.find((candidate) => candidate.id === state.id)
-        if (call) noteSettled(phase, call, state)
-      }
-      if (calls.every((call) => isSettledToolCall(call.status))) return true
-      const left = until - performance.now()
-      if (left <= 0) {
-        if (await putDownGeneration(run.db, generation.id, generation.attempt, 'tools'))
-          return false
-        continue
-      }
-      const over = new AbortController()
-      await raceAbort(
-        Promise.race([rung.promise, delay(Math.min(left, run.pollIntervalMs), over.signal)]),
-        run.signal,
-      ).finally(() => over.abort())
-      rung = deferred()
-    }
-  } finally {
-    off()
+  const wait = async (ms: number, other?: Promise<void>): Promise<void> => {
+    const over = new AbortController()
+    const ends = [rung.promise, delay(ms, over.signal), ...(other ? [other] : [])]
+    await raceAbort(Promise.race(ends), run.signal).finally(() => over.abort())
+    rung = deferred()
   }
+  return { wait, close }
 }
