@@ -20,9 +20,11 @@ CREATE TABLE "ai_db"."checkpoints" (
 	"source" text NOT NULL,
 	"cursor" text NOT NULL,
 	"attempt" integer DEFAULT 0 NOT NULL,
+	"lease_expires_at" timestamp with time zone,
 	"updated_at" timestamp with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "checkpoints_pkey" PRIMARY KEY("id"),
-	CONSTRAINT "checkpoints_runner_id_source_key" UNIQUE("runner_id","source")
+	CONSTRAINT "checkpoints_runner_id_source_key" UNIQUE("runner_id","source"),
+	CONSTRAINT "checkpoints_lease_check" CHECK ("ai_db"."checkpoints"."lease_expires_at" is null or "ai_db"."checkpoints"."source" = '')
 );
 --> statement-breakpoint
 CREATE TABLE "ai_db"."chunks" (

@@ -14,3 +14,5 @@ export type {
 export { answerOffline, offlineModel } from './testing/offline-model.js'
 export { memoryLifecycle } from './testing/memory-lifecycle.js'
 export type { MemoryLifecycle, MemoryLifecycleOptions } from './testing/memory-lifecycle.js'
+export { lifecycleConformance } from './testing/lifecycle-conformance.js'
+export type { ConformanceCase, LifecycleHarness } from './testing/lifecycle-conformance.js'

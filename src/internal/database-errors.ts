@@ -126,6 +126,7 @@ const mappers: Readonly<Record<string, Mapper>> = {
   AI005: raised('INVALID_INPUT'),
   AI006: raised('UNKNOWN_SESSION'),
   AI007: raised('DUPLICATE_ID'),
+  AI008: raised('CHECKPOINT_REGRESSED'),
   '23505': (failure, told) => ({
     code: 'DUPLICATE_ID',
     field: 'id',

@@ -16,6 +16,7 @@ export interface TableNames {
   readonly toolCalls: string
   readonly chunks: string
   readonly approvals: string
+  readonly checkpoints: string
   readonly workers: string
   /** A function of the schema: `fn('put_down_generation')`. */
   fn(name: string): string
@@ -54,6 +55,7 @@ export function tableNames(schemaName: string): TableNames {
     toolCalls: table('tool_calls'),
     chunks: table('chunks'),
     approvals: table('approvals'),
+    checkpoints: table('checkpoints'),
     workers: table('workers'),
     fn: table,
   }

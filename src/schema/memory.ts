@@ -1,6 +1,8 @@
-/** How far something has been read, and what was kept of it. Nothing writes these yet. */
+/** How far something has been read, and what was kept of it. Nothing writes summaries yet. */
+import { sql } from 'drizzle-orm'
 import {
   bigint,
+  check,
   foreignKey,
   integer,
   primaryKey,
@@ -9,10 +11,13 @@ import {
   uniqueIndex,
   type PgSchema,
 } from 'drizzle-orm/pg-core'
-import { createdAt, updatedAt, rowId } from './columns.js'
+import { createdAt, instant, updatedAt, rowId } from './columns.js'
 import type { sessionsTable } from './sessions.js'
 
-/** How far a runner has read each of its sources; monotonic per source. */
+/**
+ * How far a runner has read each of its sources; monotonic per source. The row of the empty source is the runner's
+ * own: its lease.
+ */
 export const checkpointsTable = <Name extends string>(schema: PgSchema<Name>) =>
   schema.table(
     'checkpoints',
@@ -20,13 +25,18 @@ export const checkpointsTable = <Name extends string>(schema: PgSchema<Name>) =>
       id: rowId(),
       runnerId: text('runner_id').notNull(),
       source: text('source').notNull(),
+      /** Of a source: up to where it is done. Of the runner: the wake it took last, empty when that is to be done again. */
       cursor: text('cursor').notNull(),
+      /** The claim that wrote it. In the runner's own row: the fence, raised by each claim. */
       attempt: integer('attempt').notNull().default(0),
+      /** In the runner's own row only: till when it is held; null when nobody holds it. */
+      leaseExpiresAt: instant('lease_expires_at'),
       updatedAt: updatedAt(),
     },
     (t) => [
       primaryKey({ name: 'checkpoints_pkey', columns: [t.id] }),
       unique('checkpoints_runner_id_source_key').on(t.runnerId, t.source),
+      check('checkpoints_lease_check', sql`${t.leaseExpiresAt} is null or ${t.source} = ''`),
     ],
   )
 

@@ -38,7 +38,7 @@ export const restrictions: Readonly<Record<string, Restriction>> = {
   'contract/': { units: ['errors.ts'], packages: ['zod'] },
   'errors.ts': { units: [], packages: [] },
   'testing/': {
-    units: ['contract/', 'errors.ts', 'internal/', 'streams/'],
+    units: ['contract/', 'errors.ts', 'internal/', 'streams/', 'runner/'],
     packages: ['@tanstack/ai'],
   },
 }
