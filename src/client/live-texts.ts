@@ -101,7 +101,8 @@ class GenerationText implements LiveText {
     const row = this.#source.collections.generations.get(this.#id)
     if (row && isSettledGeneration(row.status)) return this.#settle(row)
     this.#messageIsLate = false
-    const begun = row !== undefined && row.attempt > 0
+    const message = this.#message()
+    const begun = row !== undefined && row.attempt > 0 && !message
     const wanted = begun && this.#unsubscribe !== undefined && !pageIsHidden() && !this.#closed
     if (!wanted) this.#stopReading()
     else if (!this.#reading || (this.#reading.ended && row.attempt > this.#reading.attempt)) {
@@ -109,7 +110,12 @@ class GenerationText implements LiveText {
     }
     const status = row?.status ?? 'pending'
     const { text, transcript } = this.#store.get()
-    this.#store.set({ text, transcript, status: status === 'generating' ? 'streaming' : status })
+    const said = message?.content ?? text
+    this.#store.set({
+      text: said,
+      transcript,
+      status: status === 'generating' ? 'streaming' : status,
+    })
   }
 
   #settle(row: GenerationRecord): void {

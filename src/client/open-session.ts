@@ -23,12 +23,7 @@ import type { OptimisticWrites, SessionAction } from './optimistic-writes.js'
 import { closedError } from './outbox.js'
 import type { OutboxStorage } from './outbox-shelf.js'
 import { createSessionCollections, type SessionCollections } from './session-collections.js'
-import {
-  requestOf,
-  SessionWriteShower,
-  sessionWriteEchoes,
-  type SessionWrite,
-} from './session-writes.js'
+import { requestOf, SessionWriteShower, type SessionWrite } from './session-writes.js'
 
 export interface SessionOptions {
   /** Where the handler is mounted; relative to the page, or absolute. */
@@ -129,7 +124,6 @@ class OpenSession implements ChatSession {
       connection: this.connection,
       requestOf: (write) => requestOf(sessionId, write),
       show: new SessionWriteShower(sessionId, actorId, this.collections).show,
-      echoes: sessionWriteEchoes,
     })
     this.#texts = new LiveTexts({
       url,

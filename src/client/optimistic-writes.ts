@@ -28,8 +28,8 @@ export type EchoingCollection = Collection<any, string, ElectricCollectionUtils>
 export interface OptimisticVerbs<Write> {
   /** Changes the collections; what it cannot show it leaves. */
   show(write: Write): void
-  /** Did the server's transaction touch anything? What touches nothing never echoes. */
-  echoes(write: Write, body: WrittenBody): boolean
+  /** Did the server's transaction touch anything? What touches nothing never echoes. @default yes */
+  echoes?(write: Write, body: WrittenBody): boolean
 }
 
 /** After the first collection has seen a transaction, the others are waited for this long. */
@@ -84,7 +84,8 @@ export class OptimisticWrites<Write extends { id: string }> {
   async #confirm(write: Write, shown: ShownWrite, outcome: Promise<WrittenBody>): Promise<unknown> {
     try {
       const body = await outcome
-      if (this.#verbs.echoes(write, body)) await this.#echo(body.txid, shown.collections)
+      const echoes = this.#verbs.echoes?.(write, body) ?? true
+      if (echoes) await this.#echo(body.txid, shown.collections)
       shown.replace()
       return body
     } catch (thrown) {

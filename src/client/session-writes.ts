@@ -16,7 +16,6 @@ import {
 } from '../contract/requests.js'
 import { isSettledGeneration } from '../contract/status.js'
 import type { WriteRequest } from './handler-requests.js'
-import type { WrittenBody } from './outbox.js'
 import type { SessionCollections } from './session-collections.js'
 
 export type SessionWrite =
@@ -59,11 +58,6 @@ export function requestOf(sessionId: string, write: SessionWrite): WriteRequest 
       return { method: 'POST', path: paths[write.verb](sessionId, write.toolCallId), body }
     }
   }
-}
-
-/** A cancel that came too late has touched nothing. */
-export function sessionWriteEchoes(_write: SessionWrite, body: WrittenBody): boolean {
-  return body['cancelled'] !== false
 }
 
 /** Above every `seq` there will be, and still exact. */
@@ -140,6 +134,7 @@ export class SessionWriteShower {
     for (const { id } of gone) {
       messages.update(id, (draft: MessageRecord) => {
         draft.supersededBy = by
+        draft.processed = true
       })
     }
   }
