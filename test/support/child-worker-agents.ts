@@ -16,8 +16,9 @@ import {
   type ScriptedTurn,
 } from '../../src/testing.js'
 
-export type ScriptName = 'two-lookups' | 'story' | 'echo' | 'remote-lookup' | 'asks-helper'
-export type ToolName = 'lookup' | 'remote_lookup'
+export type ScriptName =
+  'two-lookups' | 'story' | 'echo' | 'remote-lookup' | 'gated-lookup' | 'asks-helper'
+export type ToolName = 'lookup' | 'remote_lookup' | 'gated_lookup'
 
 export const STORY = Array.from({ length: 40 }, (_, n) => `word${n}`).join(' ') + '.'
 
@@ -39,6 +40,7 @@ export function sinceQuestion(messages: readonly ModelMessage[]) {
 const scripts: Record<ScriptName, (request: ScriptedRequest) => ScriptedTurn> = {
   'two-lookups': ({ messages }) => lookups(messages, 'lookup'),
   'remote-lookup': ({ messages }) => lookups(messages, 'remote_lookup'),
+  'gated-lookup': ({ messages }) => lookups(messages, 'gated_lookup'),
   story: ({ messages }) => ({ text: continueFrom(STORY, messages) }),
   echo: ({ messages }) => ({
     text: continueFrom(`echo: ${sinceQuestion(messages).question}`, messages),
@@ -101,7 +103,11 @@ export function agentOptions(config: AgentConfig, sql: postgres.Sql): AgentOptio
     name,
     instructions: 'Be brief.',
     adapter: scriptedAdapter({ respond: scripts[script], tokensPerSecond }),
-    tools: [effectTool('lookup', sql), describedTool('remote_lookup')],
+    tools: [
+      effectTool('lookup', sql),
+      describedTool('remote_lookup'),
+      { ...effectTool('gated_lookup', sql), needsApproval: true },
+    ],
     ...(script === 'asks-helper' && { agents: [{ agent: 'helper', description: 'Knows things' }] }),
     ...options,
   }
