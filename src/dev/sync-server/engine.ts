@@ -7,11 +7,13 @@ import { createArrivals } from './arrivals.js'
 import type { Arrivals } from './arrivals.js'
 import type { SyncPeers } from './peers.js'
 import { createPipeline } from './pipeline.js'
+import type { Pipeline } from './pipeline.js'
 import { ensurePublication, PUBLICATION } from './publication.js'
 import { startReplication } from './replication.js'
+import type { Replication } from './replication.js'
 import { createSession } from './session.js'
+import type { Session } from './session.js'
 import { createShapeTables } from './shape-tables.js'
-import type { ShapeTables } from './shape-tables.js'
 import { createShapes } from './shapes.js'
 import type { Shapes } from './shapes.js'
 import { createTextPool } from './text-connections.js'
@@ -39,10 +41,12 @@ const QUERY_CONNECTIONS = 6
 const EVALUATION_CONNECTIONS = 2
 
 export async function startEngine(options: EngineOptions): Promise<Engine> {
-  const { peers, databaseUrl, onLog } = options
+  const { peers, databaseUrl } = options
   const pool = createTextPool(peers, databaseUrl, QUERY_CONNECTIONS)
   const evaluationPool = createTextPool(peers, databaseUrl, EVALUATION_CONNECTIONS)
-  const endPools = () => Promise.all([pool.end(), evaluationPool.end()])
+  const endPools = async () => {
+    await Promise.all([pool.end(), evaluationPool.end()])
+  }
   try {
     await requireLogicalWal(pool)
   } catch (thrown) {
@@ -50,22 +54,57 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
     throw thrown
   }
   const session = createSession()
+  const parts = connectParts(options, { pool, evaluationPool, session })
+  const { shapes, arrivals } = parts
+  const sweep = setInterval(
+    () => shapes.dropIdle(options.shapeIdleMs),
+    Math.min(options.shapeIdleMs / 2, 30_000),
+  )
+  sweep.unref()
+  const stop = async () => {
+    clearInterval(sweep)
+    session.end('stopped')
+    shapes.rotateAll('the server stops')
+    await stopReplication(parts, pool)
+    await endPools()
+  }
+  const problem = await session.firstProblem(START_PATIENCE_MS)
+  if (problem === undefined) return { pool, shapes, arrivals, isActive: session.isActive, stop }
+  await stop()
+  throw devStackError(
+    `The sync server could not follow the database: ${problem}. It needs a role that may ` +
+      'replicate and create a publication, and a free replication slot (max_replication_slots).',
+  )
+}
+
+interface Parts {
+  shapes: Shapes
+  arrivals: Arrivals
+  pipeline: Pipeline
+  replication: Replication
+}
+
+/** Who tells whom: replication → pipeline → tables → shapes, and back when a table or the session is lost. */
+function connectParts(
+  { peers, databaseUrl, shapeLogBytes, onLog }: EngineOptions,
+  shared: { pool: TextPool; evaluationPool: TextPool; session: Session },
+): Parts {
+  const { pool, session } = shared
   const arrivals = createArrivals()
   const pipeline = createPipeline((transactions) => tables.apply(transactions))
   const shapes = createShapes({
-    pool,
-    evaluationPool,
+    ...shared,
     pipeline,
     arrivals,
     tables: () => tables,
-    session: session.current,
+    session: () => session.current(),
     onLog,
   })
-  const tables: ShapeTables = createShapeTables({
-    rotate: shapes.rotate,
-    onApplied: arrivals.add,
+  const tables = createShapeTables({
+    rotate: (ending, why) => shapes.rotate(ending, why),
+    onApplied: (transaction) => arrivals.add(transaction),
     onGrown(grown) {
-      for (const shape of grown) if (shape.compact(options.shapeLogBytes)) shapes.supersede(shape)
+      for (const shape of grown) if (shape.compact(shapeLogBytes)) shapes.supersede(shape)
     },
   })
   const replication = startReplication({
@@ -74,7 +113,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
     publication: PUBLICATION,
     prepare: () => ensurePublication(pool),
     onTransaction: pipeline.push,
-    onStarted: session.begin,
+    onStarted: () => session.begin(),
     onLost(why) {
       session.end(why)
       pipeline.clear()
@@ -82,32 +121,16 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
       shapes.rotateAll('replication was lost')
     },
   })
-  const sweep = setInterval(
-    () => shapes.dropIdle(options.shapeIdleMs),
-    Math.min(options.shapeIdleMs / 2, 30_000),
-  )
-  sweep.unref()
-  const stop = async () => {
-    clearInterval(sweep)
-    const pid = replication.backendPid
-    session.end('stopped')
-    await pipeline.stop()
-    const stopped = replication.stop()
-    // A database cannot be dropped while a slot in it is in use: wait until the backend has gone.
-    if (pid) await pool.query('select pg_terminate_backend($1, 2000)', [pid]).catch(() => {})
-    await stopped
-    shapes.rotateAll('the server stops')
-    await endPools()
-  }
-  const problem = await session.firstProblem(START_PATIENCE_MS)
-  if (problem !== undefined) {
-    await stop()
-    throw devStackError(
-      `The sync server could not follow the database: ${problem}. It needs a role that may ` +
-        'replicate and create a publication, and a free replication slot (max_replication_slots).',
-    )
-  }
-  return { pool, shapes, arrivals, isActive: session.isActive, stop }
+  return { shapes, arrivals, pipeline, replication }
+}
+
+async function stopReplication({ pipeline, replication }: Parts, pool: TextPool): Promise<void> {
+  const pid = replication.backendPid
+  await pipeline.stop()
+  const stopped = replication.stop()
+  // A database cannot be dropped while a slot in it is in use: wait until the backend has gone.
+  if (pid) await pool.query('select pg_terminate_backend($1, 2000)', [pid]).catch(() => {})
+  await stopped
 }
 
 async function requireLogicalWal(pool: TextPool): Promise<void> {

@@ -35,38 +35,34 @@ export interface Live {
 }
 
 export function createLive(options: LiveOptions): Live {
-  const finishers = new Set<() => void>()
-  let stopped = false
+  return new WaitingClients(options)
+}
 
-  const wait = (
-    shape: Shape,
-    response: ServerResponse,
-    ms: number,
-    onNews: () => void,
-    onTime: () => void,
-  ) => {
-    const leave = () => {
-      clearTimeout(timer)
-      unsubscribe()
-      finishers.delete(onTime)
-      response.off('close', leave)
-    }
-    const timer = setTimeout(() => onTime(), ms)
-    const unsubscribe = shape.subscribe(onNews)
-    finishers.add(onTime)
-    response.on('close', leave)
-    return leave
+interface Waiting {
+  onNews(): void
+  onTime(): void
+  ms: number
+}
+
+class WaitingClients implements Live {
+  readonly #options: LiveOptions
+  /** What each waiting client does when its time is up. */
+  readonly #finishers = new Set<() => void>()
+  #stopped = false
+
+  constructor(options: LiveOptions) {
+    this.#options = options
   }
 
-  const longPoll: Live['longPoll'] = (shape, request, lsn, response) => {
-    let leave = () => {}
+  longPoll(shape: Shape, request: ShapeRequest, lsn: bigint, response: ServerResponse): void {
+    const { longPollMs: ms, tail, refetch } = this.#options
     const answer = (evenIfEmpty: boolean) => {
       const entries = shape.ended ? undefined : shape.log.after(lsn)
       if (entries?.length === 0 && !evenIfEmpty) return
       leave()
-      if (entries === undefined) return options.refetch(request, response)
+      if (entries === undefined) return refetch(request, response)
       const page = pageOf(entries)
-      const end = page.complete ? [upToDate(options.tail())] : []
+      const end = page.complete ? [upToDate(tail())] : []
       sendJson(response, 200, `[${[...page.messages, ...end].join(',')}]`, {
         ...shapeHeaders(shape, page.offset ?? request.offsetText),
         ...(page.complete ? { 'electric-up-to-date': '' } : {}),
@@ -74,19 +70,14 @@ export function createLive(options: LiveOptions): Live {
         'cache-control': CACHE.live,
       })
     }
-    leave = wait(
-      shape,
-      response,
-      options.longPollMs,
-      () => answer(false),
-      () => answer(true),
-    )
-    answer(stopped)
+    const waiting = { ms, onNews: () => answer(false), onTime: () => answer(true) }
+    const leave = this.#wait(shape, response, waiting)
+    answer(this.#stopped)
   }
 
-  const sse: Live['sse'] = (shape, request, from, response) => {
+  sse(shape: Shape, request: ShapeRequest, from: bigint, response: ServerResponse): void {
+    const { sseMs: ms, maxUnreadBytes, tail } = this.#options
     let lsn = from
-    let leave = () => {}
     const finish = () => {
       clearInterval(keepAlive)
       leave()
@@ -98,9 +89,9 @@ export function createLive(options: LiveOptions): Live {
       if (entries === undefined) return finish()
       lsn = entries.at(-1)?.lsn ?? lsn
       const messages = entries.flatMap((entry) => entry.messages)
-      const events = [...messages, upToDate(options.tail())].map((one) => `data: ${one}\n\n`)
+      const events = [...messages, upToDate(tail())].map((one) => `data: ${one}\n\n`)
       response.write(events.join(''))
-      if (response.writableLength > options.maxUnreadBytes) finish()
+      if (response.writableLength > maxUnreadBytes) finish()
     }
     response.writeHead(200, {
       ...CORS_HEADERS,
@@ -108,21 +99,31 @@ export function createLive(options: LiveOptions): Live {
       'electric-cursor': nextCursor(request.cursor),
       'content-type': 'text/event-stream',
       'cache-control': CACHE.sse,
-      connection: 'keep-alive',
     })
     const keepAlive = setInterval(() => response.write(': keep-alive\n\n'), KEEP_ALIVE_MS)
     response.on('close', () => clearInterval(keepAlive))
-    leave = wait(shape, response, options.sseMs, send, finish)
+    const leave = this.#wait(shape, response, { ms, onNews: send, onTime: finish })
     send()
-    if (stopped) finish()
+    if (this.#stopped) finish()
   }
 
-  return {
-    longPoll,
-    sse,
-    stop() {
-      stopped = true
-      for (const finish of [...finishers]) finish()
-    },
+  stop(): void {
+    this.#stopped = true
+    for (const finish of [...this.#finishers]) finish()
+  }
+
+  /** Returns the way to stop waiting; a client that hangs up does by itself. */
+  #wait(shape: Shape, response: ServerResponse, { onNews, onTime, ms }: Waiting): () => void {
+    const leave = () => {
+      clearTimeout(timer)
+      unsubscribe()
+      this.#finishers.delete(onTime)
+      response.off('close', leave)
+    }
+    const timer = setTimeout(onTime, ms)
+    const unsubscribe = shape.subscribe(onNews)
+    this.#finishers.add(onTime)
+    response.on('close', leave)
+    return leave
   }
 }

@@ -14,10 +14,7 @@ export interface SyncPeers {
 
 export async function loadSyncPeers(): Promise<SyncPeers> {
   try {
-    const [driver, decoder] = await Promise.all([
-      import('pg'),
-      import('pg-logical-replication'),
-    ])
+    const [driver, decoder] = await Promise.all([import('pg'), import('pg-logical-replication')])
     return { pg: driver.default, replication: decoder }
   } catch (thrown) {
     if (systemCode(thrown) !== 'ERR_MODULE_NOT_FOUND') throw thrown

@@ -23,76 +23,94 @@ const MAX_QUEUED_CHANGES = 20_000
 export function createPipeline(
   apply: (transactions: readonly Transaction[]) => Promise<void>,
 ): Pipeline {
-  let queue: Transaction[] = []
-  let queued = 0
-  const jobs: { run(): void; refuse(): void }[] = []
-  const waiting: (() => void)[] = []
-  let running: Promise<void> | undefined
-  let stopped = false
+  return new BatchPipeline(apply)
+}
 
-  const nextBatch = () => {
+interface Job {
+  run(): void
+  refuse(): void
+}
+
+class BatchPipeline implements Pipeline {
+  #queue: Transaction[] = []
+  #queuedChanges = 0
+  #running: Promise<void> | undefined
+  #stopped = false
+  readonly #jobs: Job[] = []
+  readonly #held: (() => void)[] = []
+  readonly #apply: (transactions: readonly Transaction[]) => Promise<void>
+
+  constructor(apply: (transactions: readonly Transaction[]) => Promise<void>) {
+    this.#apply = apply
+  }
+
+  // A field, as replication calls it without its object.
+  readonly push = (transaction: Transaction): Promise<void> | void => {
+    if (this.#stopped) return
+    this.#queue.push(transaction)
+    this.#queuedChanges += transaction.changes.length
+    this.#start()
+    if (this.#queuedChanges <= MAX_QUEUED_CHANGES) return
+    return new Promise<void>((resolve) => this.#held.push(resolve))
+  }
+
+  between<T>(job: () => T): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const refuse = () => reject(notReady('The sync server is stopping'))
+      const run = () => {
+        try {
+          resolve(job())
+        } catch (thrown) {
+          reject(thrown)
+        }
+      }
+      if (this.#stopped) return refuse()
+      this.#jobs.push({ run, refuse })
+      this.#start()
+    })
+  }
+
+  clear(): void {
+    this.#queue = []
+    this.#queuedChanges = 0
+    this.#letGoOn()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.clear()
+    for (const job of this.#jobs.splice(0)) job.refuse()
+    await this.#running
+  }
+
+  /** In a microtask, so that transactions that arrived in one packet are one batch. */
+  #start(): void {
+    this.#running ??= Promise.resolve().then(() => this.#run())
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopped && (this.#jobs.length > 0 || this.#queue.length > 0)) {
+      for (const job of this.#jobs.splice(0)) job.run()
+      const batch = this.#nextBatch()
+      this.#letGoOn()
+      if (batch.length > 0) await this.#apply(batch)
+    }
+    this.#running = undefined
+  }
+
+  #nextBatch(): Transaction[] {
     let changes = 0
     let count = 0
-    while (count < queue.length && (count === 0 || changes < MAX_BATCH_CHANGES)) {
-      changes += queue[count]!.changes.length
+    while (count < this.#queue.length && (count === 0 || changes < MAX_BATCH_CHANGES)) {
+      changes += this.#queue[count]!.changes.length
       count += 1
     }
-    queued -= changes
-    return queue.splice(0, count)
+    this.#queuedChanges -= changes
+    return this.#queue.splice(0, count)
   }
-  const letGoOn = () => {
-    if (queued > MAX_QUEUED_CHANGES) return
-    for (const resume of waiting.splice(0)) resume()
-  }
-  const run = async () => {
-    while (!stopped && (jobs.length > 0 || queue.length > 0)) {
-      for (const job of jobs.splice(0)) job.run()
-      const batch = nextBatch()
-      letGoOn()
-      if (batch.length > 0) await apply(batch)
-    }
-    running = undefined
-  }
-  // In a microtask, so that transactions that arrived in one packet are one batch.
-  const start = () => void (running ??= Promise.resolve().then(run))
 
-  return {
-    push(transaction) {
-      if (stopped) return
-      queue.push(transaction)
-      queued += transaction.changes.length
-      start()
-      if (queued > MAX_QUEUED_CHANGES) {
-        return new Promise<void>((resolve) => waiting.push(resolve))
-      }
-    },
-    between<T>(job: () => T): Promise<T> {
-      return new Promise<T>((resolve, reject) => {
-        const refuse = () => reject(notReady('The sync server is stopping'))
-        const run = () => {
-          try {
-            resolve(job())
-          } catch (thrown) {
-            reject(thrown)
-          }
-        }
-        if (stopped) return refuse()
-        jobs.push({ run, refuse })
-        start()
-      })
-    },
-    clear() {
-      queue = []
-      queued = 0
-      letGoOn()
-    },
-    async stop() {
-      stopped = true
-      queue = []
-      queued = 0
-      for (const job of jobs.splice(0)) job.refuse()
-      letGoOn()
-      await running
-    },
+  #letGoOn(): void {
+    if (this.#queuedChanges > MAX_QUEUED_CHANGES) return
+    for (const resume of this.#held.splice(0)) resume()
   }
 }

@@ -20,7 +20,6 @@ import { createRequestListener, sendError } from './http.js'
 import { createLive } from './live.js'
 import type { Live } from './live.js'
 import { loadSyncPeers } from './peers.js'
-import type { RequestError } from './request-error.js'
 import { createShapeHandler } from './shape-handler.js'
 
 export interface SyncServerOptions {
@@ -82,7 +81,7 @@ export async function startSyncServer(options: SyncServerOptions): Promise<SyncS
   const live: Live = createLive({
     ...resolved,
     tail: () => engine.arrivals.tail,
-    refetch: (request, response) => sendError(response, handler.refetch(request) as RequestError),
+    refetch: (request, response) => sendError(response, handler.refetch(request)),
   })
   const http = createServer(
     { maxHeaderSize: MAX_HEADER_BYTES, keepAliveTimeout: 65_000 },

@@ -38,61 +38,75 @@ export function createShapeGroup(
   clause: Clause | undefined,
   evaluator: Evaluator | undefined,
 ): ShapeGroup {
-  const sets = new Map<string, ParamSet>()
-  const setOf = new Map<Shape, string>()
-  const equality = clause && evaluator && findEquality(table, clause, evaluator.paramTypes)
-  const byValue = new Map<string, Set<ParamSet>>()
+  return new ParamsGroup(table, clause, evaluator)
+}
 
-  const candidates = (changes: readonly RowChange[]): ParamSet[] => {
-    if (equality === undefined) return [...sets.values()]
+class ParamsGroup implements ShapeGroup {
+  readonly #evaluator: Evaluator | undefined
+  readonly #equality: Equality | undefined
+  readonly #sets = new Map<string, ParamSet>()
+  readonly #keyOf = new Map<Shape, string>()
+  readonly #byValue = new Map<string, Set<ParamSet>>()
+
+  constructor(table: TableFacts, clause: Clause | undefined, evaluator: Evaluator | undefined) {
+    this.#evaluator = evaluator
+    if (clause && evaluator) this.#equality = findEquality(table, clause, evaluator.paramTypes)
+  }
+
+  get size(): number {
+    return this.#keyOf.size
+  }
+
+  get shapes(): Iterable<Shape> {
+    return this.#keyOf.keys()
+  }
+
+  add(shape: Shape, params: readonly string[]): void {
+    const key = JSON.stringify(params)
+    let set = this.#sets.get(key)
+    if (set === undefined) {
+      set = { params, shapes: new Set() }
+      this.#sets.set(key, set)
+      if (this.#equality) addTo(this.#byValue, params[this.#equality.param - 1]!, set)
+    }
+    set.shapes.add(shape)
+    this.#keyOf.set(shape, key)
+  }
+
+  remove(shape: Shape): void {
+    const key = this.#keyOf.get(shape)
+    const set = key === undefined ? undefined : this.#sets.get(key)
+    if (set === undefined) return
+    this.#keyOf.delete(shape)
+    set.shapes.delete(shape)
+    if (set.shapes.size > 0) return
+    this.#sets.delete(key!)
+    if (this.#equality) removeFrom(this.#byValue, set.params[this.#equality.param - 1]!, set)
+  }
+
+  async hits(changes: readonly RowChange[]): Promise<{ found: ShapesHit[]; failed: Shape[] }> {
+    const asked = this.#candidates(changes)
+    if (asked.length === 0) return { found: [], failed: [] }
+    if (this.#evaluator === undefined) {
+      return { found: [{ shapes: asked[0]!.shapes, hits: allIn(changes) }], failed: [] }
+    }
+    try {
+      return { found: await ask(this.#evaluator, changes, asked), failed: [] }
+    } catch {
+      return askOneByOne(this.#evaluator, changes, asked)
+    }
+  }
+
+  #candidates(changes: readonly RowChange[]): ParamSet[] {
+    if (this.#equality === undefined) return [...this.#sets.values()]
     const found = new Set<ParamSet>()
     for (const { old, new: now } of changes) {
       for (const row of [old, now]) {
-        const value = row?.[equality.column]
-        if (value != null) for (const set of byValue.get(value) ?? []) found.add(set)
+        const value = row?.[this.#equality.column]
+        if (value != null) for (const set of this.#byValue.get(value) ?? []) found.add(set)
       }
     }
     return [...found]
-  }
-  return {
-    get size() {
-      return setOf.size
-    },
-    get shapes() {
-      return setOf.keys()
-    },
-    add(shape, params) {
-      const key = JSON.stringify(params)
-      let set = sets.get(key)
-      if (set === undefined) {
-        sets.set(key, (set = { params, shapes: new Set() }))
-        if (equality) addTo(byValue, params[equality.param - 1]!, set)
-      }
-      set.shapes.add(shape)
-      setOf.set(shape, key)
-    },
-    remove(shape) {
-      const key = setOf.get(shape)
-      const set = key === undefined ? undefined : sets.get(key)
-      if (set === undefined) return
-      setOf.delete(shape)
-      set.shapes.delete(shape)
-      if (set.shapes.size > 0) return
-      sets.delete(key!)
-      if (equality) removeFrom(byValue, set.params[equality.param - 1]!, set)
-    },
-    async hits(changes) {
-      const asked = candidates(changes)
-      if (asked.length === 0) return { found: [], failed: [] }
-      if (evaluator === undefined) {
-        return { found: [{ shapes: asked[0]!.shapes, hits: allIn(changes) }], failed: [] }
-      }
-      try {
-        return { found: await ask(evaluator, changes, asked), failed: [] }
-      } catch {
-        return askOneByOne(evaluator, changes, asked)
-      }
-    },
   }
 }
 
@@ -127,8 +141,17 @@ function allIn(changes: readonly RowChange[]): Map<number, Membership> {
   return new Map(changes.map(({ old, new: now }, at) => [at, { was: !!old, is: !!now }]))
 }
 
+interface Equality {
+  column: string
+  param: number
+}
+
 /** `column = $n`, alone or joined to the rest by `and`. */
-function findEquality(table: TableFacts, { tokens }: Clause, paramTypes: readonly string[]) {
+function findEquality(
+  table: TableFacts,
+  { tokens }: Clause,
+  paramTypes: readonly string[],
+): Equality | undefined {
   const sql = (at: number) => {
     const token = tokens[at]
     return token && 'sql' in token ? token.sql : undefined

@@ -41,29 +41,49 @@ interface Place {
 }
 
 export function createShapeTables(options: ShapeTablesOptions): ShapeTables {
-  const tables = new Map<number, FollowedTable>()
-  const shapesOf = (table: FollowedTable) =>
-    [...table.groups.values()].flatMap((g) => [...g.shapes])
+  return new FollowedTables(options)
+}
 
-  const tablesToRotate = (transactions: readonly Transaction[]) => {
-    const found = new Map<FollowedTable, string>()
-    for (const { changes, truncated } of transactions) {
-      for (const oid of truncated) {
-        const table = tables.get(oid)
-        if (table) found.set(table, 'truncated')
-      }
-      for (const { relation } of changes) {
-        const table = tables.get(relation.oid)
-        if (table && !fits(table.facts, relation)) found.set(table, 'changed')
-      }
-    }
-    return found
+class FollowedTables implements ShapeTables {
+  readonly #tables = new Map<number, FollowedTable>()
+  readonly #options: ShapeTablesOptions
+
+  constructor(options: ShapeTablesOptions) {
+    this.#options = options
   }
 
-  const apply = async (transactions: readonly Transaction[]) => {
-    const rotating = tablesToRotate(transactions)
+  add(shape: Shape, evaluator: Evaluator | undefined, params: readonly string[]): void {
+    const { table: facts } = shape.view
+    const table = this.#tables.get(facts.oid) ?? { facts, groups: new Map() }
+    this.#tables.set(facts.oid, table)
+    const where = shape.definition.where ?? ''
+    const group = table.groups.get(where) ?? createShapeGroup(facts, shape.clause, evaluator)
+    table.groups.set(where, group)
+    group.add(shape, params)
+  }
+
+  remove(shape: Shape): void {
+    const table = this.#tables.get(shape.view.table.oid)
+    const where = shape.definition.where ?? ''
+    const group = table?.groups.get(where)
+    if (table === undefined || group === undefined) return
+    group.remove(shape)
+    if (group.size === 0) table.groups.delete(where)
+    if (table.groups.size === 0) this.#tables.delete(table.facts.oid)
+  }
+
+  outdated(facts: TableFacts): Shape[] {
+    const same = (one: TableFacts) => one.schema === facts.schema && one.name === facts.name
+    return [...this.#tables.values()]
+      .filter((table) => table.facts.oid === facts.oid || same(table.facts))
+      .filter((table) => table.facts.signature !== facts.signature)
+      .flatMap(shapesOf)
+  }
+
+  async apply(transactions: readonly Transaction[]): Promise<void> {
+    const rotating = this.#tablesToRotate(transactions)
     const perTable = placesByTable(transactions, (oid) => {
-      const table = tables.get(oid)
+      const table = this.#tables.get(oid)
       return table && !rotating.has(table) ? table : undefined
     })
     const questions = [...perTable].flatMap(([table, places]) =>
@@ -74,47 +94,35 @@ export function createShapeTables(options: ShapeTablesOptions): ShapeTables {
     )
     const answers = await Promise.all(questions)
     // From here on synchronous: nobody sees half of it.
-    for (const [table, why] of rotating) options.rotate(shapesOf(table), why)
+    for (const [table, why] of rotating) this.#options.rotate(shapesOf(table), why)
     const grown = new Set<Shape>()
     for (const { places, answer } of answers) {
-      options.rotate(answer.failed, 'their where clause failed for a changed row')
-      for (const hit of answer.found) for (const shape of appendHits(hit, places)) grown.add(shape)
+      this.#options.rotate(answer.failed, 'their where clause failed for a changed row')
+      for (const hit of answer.found) appendHits(hit, places, grown)
     }
-    for (const transaction of transactions) options.onApplied(transaction)
-    options.onGrown(grown)
+    for (const transaction of transactions) this.#options.onApplied(transaction)
+    this.#options.onGrown(grown)
     for (const shape of grown) shape.wake()
   }
 
-  return {
-    add(shape, evaluator, params) {
-      const { table: facts } = shape.view
-      let table = tables.get(facts.oid)
-      if (table === undefined) tables.set(facts.oid, (table = { facts, groups: new Map() }))
-      const clause = shape.definition.where ?? ''
-      let group = table.groups.get(clause)
-      if (group === undefined) {
-        group = createShapeGroup(facts, shape.clause, evaluator)
-        table.groups.set(clause, group)
+  #tablesToRotate(transactions: readonly Transaction[]): Map<FollowedTable, string> {
+    const found = new Map<FollowedTable, string>()
+    for (const { changes, truncated } of transactions) {
+      for (const oid of truncated) {
+        const table = this.#tables.get(oid)
+        if (table) found.set(table, 'the table was truncated')
       }
-      group.add(shape, params)
-    },
-    remove(shape) {
-      const table = tables.get(shape.view.table.oid)
-      const clause = shape.definition.where ?? ''
-      const group = table?.groups.get(clause)
-      group?.remove(shape)
-      if (group?.size === 0) table!.groups.delete(clause)
-      if (table?.groups.size === 0) tables.delete(table.facts.oid)
-    },
-    outdated(facts) {
-      const same = (one: TableFacts) => one.schema === facts.schema && one.name === facts.name
-      return [...tables.values()]
-        .filter((table) => table.facts.oid === facts.oid || same(table.facts))
-        .filter((table) => table.facts.signature !== facts.signature)
-        .flatMap(shapesOf)
-    },
-    apply,
+      for (const { relation } of changes) {
+        const table = this.#tables.get(relation.oid)
+        if (table && !fits(table.facts, relation)) found.set(table, 'the table was changed')
+      }
+    }
+    return found
   }
+}
+
+function shapesOf(table: FollowedTable): Shape[] {
+  return [...table.groups.values()].flatMap((group) => [...group.shapes])
 }
 
 function placesByTable(
@@ -134,8 +142,12 @@ function placesByTable(
   return places
 }
 
-/** Gives each shape its hits, a transaction at a time. Returns the shapes. */
-function appendHits({ shapes, hits }: ShapesHit, places: readonly Place[]): ReadonlySet<Shape> {
+/** Gives each shape its hits, a transaction at a time; those that got messages go to `grown`. */
+function appendHits(
+  { shapes, hits }: ShapesHit,
+  places: readonly Place[],
+  grown: Set<Shape>,
+): void {
   const perTransaction = new Map<Transaction, Hit[]>()
   for (const [at, membership] of hits) {
     const { transaction, change } = places[at]!
@@ -144,7 +156,8 @@ function appendHits({ shapes, hits }: ShapesHit, places: readonly Place[]): Read
     else perTransaction.set(transaction, [{ change, membership }])
   }
   for (const shape of shapes) {
-    for (const [transaction, its] of perTransaction) shape.append(transaction, its)
+    for (const [transaction, its] of perTransaction) {
+      if (shape.append(transaction, its)) grown.add(shape)
+    }
   }
-  return shapes
 }

@@ -52,7 +52,8 @@ export interface Shape {
   readonly ready: Promise<void>
   setRows(rows: ShapeRows | undefined): void
   fail(error: unknown): void
-  append(transaction: Transaction, hits: readonly Hit[]): void
+  /** False when none of it concerns the shape. */
+  append(transaction: Transaction, hits: readonly Hit[]): boolean
   /** True when the log was cut, and newcomers need another shape. */
   compact(limitBytes: number): boolean
   /** Called at each change and at the end. Returns the way to stop. */
@@ -79,71 +80,102 @@ export function createShape(
   clause: Clause | undefined,
   startLsn: bigint,
 ): Shape {
-  const log = createShapeLog(startLsn)
-  let resolve!: () => void
-  let reject!: (error: unknown) => void
-  const ready = new Promise<void>((...settle) => ([resolve, reject] = settle))
-  ready.catch(() => {})
-  const listeners = new Set<() => void>()
-  let rows: ShapeRows | undefined
-  let snapshot: Snapshot | undefined
-  let ended = false
-  let usedAt = performance.now()
-  const wake = () => {
-    for (const listener of [...listeners]) listener()
+  return new FollowedShape(definition, view, clause, startLsn)
+}
+
+class FollowedShape implements Shape {
+  readonly handle = createHandle()
+  readonly key: string
+  readonly log: ShapeLog
+  readonly ready: Promise<void>
+  rows: ShapeRows | undefined
+  ended = false
+  /** Kept when the rows are gone: a transaction in it may still arrive. */
+  #snapshot: Snapshot | undefined
+  #settled = false
+  #resolve!: () => void
+  #reject!: (error: unknown) => void
+  #usedAt = performance.now()
+  readonly #listeners = new Set<() => void>()
+
+  constructor(
+    readonly definition: ShapeDefinition,
+    readonly view: ShapeView,
+    readonly clause: Clause | undefined,
+    startLsn: bigint,
+  ) {
+    this.key = definitionKey(definition)
+    this.log = createShapeLog(startLsn)
+    this.ready = new Promise<void>((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+    // Whoever asks for rows awaits it; nobody may.
+    this.ready.catch(() => {})
   }
-  return {
-    handle: createHandle(),
-    key: definitionKey(definition),
-    definition,
-    view,
-    clause,
-    log,
-    ready,
-    get rows() {
-      return rows
-    },
-    get ended() {
-      return ended
-    },
-    setRows(given) {
-      rows = given
-      snapshot = given?.snapshot
-      if (snapshot) log.remove(({ xid }) => isVisible(snapshot!, xid))
-      resolve()
-    },
-    fail: reject,
-    append(transaction, hits) {
-      if (ended || (snapshot && isVisible(snapshot, transaction.xid))) return
-      const messages = hits.flatMap((hit) => changeMessages(view, hit.change, hit.membership))
-      if (messages.length === 0) return
-      const { lsn, xid } = transaction
-      const stamped = stampMessages(transaction, messages)
-      const chars = stamped.reduce((sum, one) => sum + one.length, 0)
-      log.append({ lsn, xid, messages: stamped, chars })
-    },
-    compact(limitBytes) {
-      // Until its rows are there, what they do not hold must stay.
-      if (!rows && definition.log === 'full' && log.start === startLsn) return false
-      const cut = log.compact(limitBytes)
-      if (cut) rows = undefined
-      return cut
-    },
-    subscribe(onNews) {
-      listeners.add(onNews)
-      return () => {
-        listeners.delete(onNews)
-        usedAt = performance.now()
-      }
-    },
-    wake,
-    end() {
-      ended = true
-      rows = undefined
-      reject(new Error('the shape ended'))
-      wake()
-    },
-    touch: () => void (usedAt = performance.now()),
-    idleMs: () => (listeners.size > 0 ? 0 : performance.now() - usedAt),
+
+  setRows(rows: ShapeRows | undefined): void {
+    if (this.ended) return
+    this.rows = rows
+    this.#snapshot = rows?.snapshot
+    if (rows) this.log.remove(({ xid }) => isVisible(rows.snapshot, xid))
+    this.#settled = true
+    this.#resolve()
+  }
+
+  fail(error: unknown): void {
+    this.#reject(error)
+  }
+
+  append(transaction: Transaction, hits: readonly Hit[]): boolean {
+    const { lsn, xid } = transaction
+    if (this.ended || (this.#snapshot && isVisible(this.#snapshot, xid))) return false
+    const messages = hits.flatMap(({ change, membership }) =>
+      changeMessages(this.view, change, membership),
+    )
+    if (messages.length === 0) return false
+    const stamped = stampMessages(transaction, messages)
+    const chars = stamped.reduce((sum, one) => sum + one.length, 0)
+    this.log.append({ lsn, xid, messages: stamped, chars })
+    return true
+  }
+
+  compact(limitBytes: number): boolean {
+    // Until its rows are there, what they do not hold must stay.
+    if (!this.#settled) return false
+    const cut = this.log.compact(limitBytes)
+    if (cut) this.rows = undefined
+    return cut
+  }
+
+  subscribe(onNews: () => void): () => void {
+    this.#listeners.add(onNews)
+    return () => {
+      this.#listeners.delete(onNews)
+      this.touch()
+    }
+  }
+
+  wake(): void {
+    for (const listener of [...this.#listeners]) listener()
+  }
+
+  end(): void {
+    if (this.ended) return
+    this.ended = true
+    this.rows = undefined
+    this.#reject(new ShapeEnded())
+    this.wake()
+  }
+
+  touch(): void {
+    this.#usedAt = performance.now()
+  }
+
+  idleMs(): number {
+    return this.#listeners.size > 0 ? 0 : performance.now() - this.#usedAt
   }
 }
+
+/** Why `ready` is rejected when the shape ended before its rows were there. */
+export class ShapeEnded extends Error {}

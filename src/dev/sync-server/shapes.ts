@@ -32,7 +32,6 @@ export interface Shapes {
   rotate(shapes: Iterable<Shape>, why: string): void
   rotateAll(why: string): void
   dropIdle(idleMs: number): void
-  readonly size: number
 }
 
 export interface ShapesOptions {
@@ -57,82 +56,104 @@ interface Plan {
 const ATTEMPTS = 5
 
 export function createShapes(options: ShapesOptions): Shapes {
-  const byHandle = new Map<string, Shape>()
-  const current = new Map<string, Shape>()
-  const opening = new Map<string, Promise<Shape>>()
+  return new AllShapes(options)
+}
 
-  const remove = (shape: Shape) => {
-    byHandle.delete(shape.handle)
-    if (current.get(shape.key) === shape) current.delete(shape.key)
-    options.tables().remove(shape)
+class AllShapes implements Shapes {
+  readonly #options: ShapesOptions
+  readonly #byHandle = new Map<string, Shape>()
+  readonly #current = new Map<string, Shape>()
+  readonly #opening = new Map<string, Promise<Shape>>()
+
+  constructor(options: ShapesOptions) {
+    this.#options = options
+  }
+
+  open(definition: ShapeDefinition): Promise<Shape> {
+    const key = definitionKey(definition)
+    const known = this.#current.get(key)
+    if (known) return Promise.resolve(known)
+    let opening = this.#opening.get(key)
+    if (opening === undefined) {
+      opening = this.#openNew(definition).finally(() => this.#opening.delete(key))
+      this.#opening.set(key, opening)
+    }
+    return opening
+  }
+
+  current(definition: ShapeDefinition): Shape | undefined {
+    return this.#current.get(definitionKey(definition))
+  }
+
+  byHandle(handle: string): Shape | undefined {
+    return this.#byHandle.get(handle)
+  }
+
+  supersede(shape: Shape): void {
+    if (this.#current.get(shape.key) === shape) this.#current.delete(shape.key)
+  }
+
+  rotate(shapes: Iterable<Shape>, why: string): void {
+    const all = [...shapes]
+    if (all.length > 0) this.#options.onLog(`sync server: ${all.length} shapes end: ${why}`)
+    for (const shape of all) this.#remove(shape)
+  }
+
+  rotateAll(why: string): void {
+    this.rotate(this.#byHandle.values(), why)
+  }
+
+  dropIdle(idleMs: number): void {
+    const idle = [...this.#byHandle.values()].filter((shape) => shape.idleMs() > idleMs)
+    this.rotate(idle, 'nobody asked for them')
+  }
+
+  #remove(shape: Shape): void {
+    this.#byHandle.delete(shape.handle)
+    this.supersede(shape)
+    this.#options.tables().remove(shape)
     shape.end()
   }
-  const rotate = (shapes: Iterable<Shape>, why: string) => {
-    const all = [...shapes]
-    if (all.length > 0) options.onLog(`sync server: ${all.length} shapes start over: ${why}`)
-    for (const shape of all) remove(shape)
-  }
-  const join = (definition: ShapeDefinition, plan: Plan): Shape => {
-    const { table, columns, clause, evaluator, params } = plan
-    rotate(options.tables().outdated(table), 'the table changed')
-    const view = { table, columns, replica: definition.replica }
-    const shape = createShape(definition, view, clause, options.arrivals.tail)
-    byHandle.set(shape.handle, shape)
-    current.set(shape.key, shape)
-    options.tables().add(shape, evaluator, params)
-    return shape
-  }
-  const fill = async (shape: Shape, arrived: readonly number[]) => {
-    try {
-      if (shape.definition.log === 'changes_only') return shape.setRows(undefined)
-      const { snapshot, messages } = await readRows(options.pool, shape, arrived)
-      shape.setRows({ json: messages.join(','), snapshot })
-    } catch (thrown) {
-      shape.fail(requestErrorFor(thrown, 'where'))
-      remove(shape)
-    }
-  }
-  const openNew = async (definition: ShapeDefinition): Promise<Shape> => {
+
+  async #openNew(definition: ShapeDefinition): Promise<Shape> {
+    const { session, pipeline, arrivals } = this.#options
     for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
-      const session = await options.session()
-      const plan = await makePlan(options, definition)
-      const shape = await options.pipeline.between(() => join(definition, plan))
-      const arrived = options.arrivals.xids()
+      const number = await session()
+      const plan = await makePlan(this.#options, definition)
+      const shape = await pipeline.between(() => this.#join(definition, plan))
+      const arrived = arrivals.xids()
       // A session that began meanwhile does not know what the one before had not told yet.
-      if ((await options.session()) === session) {
-        void fill(shape, arrived)
+      if ((await session()) === number) {
+        void this.#fill(shape, arrived)
         return shape
       }
-      remove(shape)
+      this.#remove(shape)
     }
     throw notReady('Replication does not stay up')
   }
-  return {
-    open(definition) {
-      const key = definitionKey(definition)
-      const known = current.get(key)
-      if (known) return Promise.resolve(known)
-      let promise = opening.get(key)
-      if (promise === undefined) {
-        promise = openNew(definition).finally(() => opening.delete(key))
-        opening.set(key, promise)
-      }
-      return promise
-    },
-    current: (definition) => current.get(definitionKey(definition)),
-    byHandle: (handle) => byHandle.get(handle),
-    supersede(shape) {
-      if (current.get(shape.key) === shape) current.delete(shape.key)
-    },
-    rotate,
-    rotateAll: (why) => rotate(byHandle.values(), why),
-    dropIdle(idleMs) {
-      const idle = [...byHandle.values()].filter((shape) => shape.idleMs() > idleMs)
-      if (idle.length > 0) rotate(idle, 'nobody asked for them')
-    },
-    get size() {
-      return byHandle.size
-    },
+
+  /** Runs between two batches: from the next one on the shape is told everything. */
+  #join(definition: ShapeDefinition, plan: Plan): Shape {
+    const { tables, arrivals } = this.#options
+    const { table, columns, clause, evaluator, params } = plan
+    this.rotate(tables().outdated(table), 'the table was changed')
+    const view = { table, columns, replica: definition.replica }
+    const shape = createShape(definition, view, clause, arrivals.tail)
+    this.#byHandle.set(shape.handle, shape)
+    this.#current.set(shape.key, shape)
+    tables().add(shape, evaluator, params)
+    return shape
+  }
+
+  async #fill(shape: Shape, arrived: readonly number[]): Promise<void> {
+    try {
+      if (shape.definition.log === 'changes_only') return shape.setRows(undefined)
+      const { snapshot, messages } = await readRows(this.#options.pool, shape, arrived)
+      shape.setRows({ json: messages.join(','), snapshot })
+    } catch (thrown) {
+      shape.fail(requestErrorFor(thrown, 'where'))
+      this.#remove(shape)
+    }
   }
 }
 
@@ -177,7 +198,7 @@ function chosenColumns(table: TableFacts, wish: readonly string[] | undefined): 
 }
 
 /** What Postgres says of a clause or its parameters is the client's error; that it is away is ours. */
-export function requestErrorFor(thrown: unknown, field: string): unknown {
+export function requestErrorFor(thrown: unknown, field: string): RequestError {
   if (thrown instanceof RequestError) return thrown
   const code = systemCode(thrown)
   // Class 22: data exception, 42: syntax error or access rule, 0A: feature not supported.
