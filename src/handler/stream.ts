@@ -3,7 +3,9 @@
  * address but ours; it may come late, resume at an offset, and go away, which ends the request behind.
  */
 import { paths } from '../contract/requests.js'
+import { isSettledGeneration } from '../contract/status.js'
 import { AiDbError } from '../errors.js'
+import { delay } from '../internal/abort.js'
 import { forward, pickHeaders, privateCaching, UpstreamError } from '../internal/forward.js'
 import { generationStreamUrl } from '../streams/stream-address.js'
 import { requireGeneration } from './generations.js'
@@ -19,27 +21,49 @@ const streamParams = ['offset', 'live', 'cursor']
 
 const SERVICE = 'The stream server'
 
+/** How long a live reader waits for a stream that is not there yet, and how often that is looked for. */
+const PATIENCE_MS = 20_000
+const LOOK_AGAIN_MS = 50
+
 export const streamRoute = defineRoute({
   method: 'GET',
   path: paths.stream,
   parts: ['sessionId', 'generationId'],
   action: ({ path }) => ({ verb: 'read', ...path }),
   async run({ host, request, query, path }) {
-    await requireGeneration(host, path)
-    if (!host.streams) throw noStreamServer()
-    const answer = await forward({
-      service: SERVICE,
-      url: streamUrl(host.streams.url, host.schema, path.generationId, query),
-      headers: {
-        ...pickHeaders(request.headers, ['accept', 'if-none-match']),
-        ...host.streams.headers,
-      },
-      signal: request.signal,
-      fetch: host.fetch,
-    })
-    return passedBack(answer)
+    const { streams } = host
+    const { status } = await requireGeneration(host, path)
+    if (!streams) throw noStreamServer()
+    const ask = () =>
+      forward({
+        service: SERVICE,
+        url: streamUrl(streams.url, host.schema, path.generationId, query),
+        headers: {
+          ...pickHeaders(request.headers, ['accept', 'if-none-match']),
+          ...streams.headers,
+        },
+        signal: request.signal,
+        fetch: host.fetch,
+      })
+    const mayCome = query.has('live') && !isSettledGeneration(status)
+    return passedBack(mayCome ? await untilThere(ask, request.signal) : await ask())
   },
 })
+
+/**
+ * A reader is often here before the worker's first words are. It asked to be told when they come, so it waits
+ * here; a 404 it would repeat, and a browser prints each one as an error.
+ */
+async function untilThere(ask: () => Promise<Response>, signal: AbortSignal): Promise<Response> {
+  const until = performance.now() + PATIENCE_MS
+  for (;;) {
+    const answer = await ask()
+    if (answer.status !== 404 || performance.now() > until) return answer
+    await answer.body?.cancel()
+    await delay(LOOK_AGAIN_MS, signal)
+    signal.throwIfAborted()
+  }
+}
 
 function streamUrl(
   base: string | URL,
