@@ -19,10 +19,17 @@ export function useOpenSession(sessionId: string): ChatSession | undefined {
   useEffect(() => {
     const opened = openSession({ url: API_URL, sessionId, actorId: ACTOR })
     setSession(opened)
-    return () => void opened.close()
+    return () => closeSoon(opened)
   }, [sessionId])
   return session?.sessionId === sessionId ? session : undefined
 }
+
+/** A live query lets go of its collections a moment after its component is gone, and complains if they go first. */
+export function closeSoon(opened: { close(): Promise<void> }): void {
+  setTimeout(() => void opened.close(), LINGER_MS)
+}
+
+const LINGER_MS = 1_000
 
 export type Readiness = 'loading' | 'ready' | 'missing'
 
