@@ -46,9 +46,26 @@ export function makeLastingFetch(request: typeof fetch, health: ShapeHealth): ty
       health.failed(outcome.error)
       await health.pause(pauseMs(tries, outcome), signal)
       signal?.throwIfAborted()
+      if (await isBack(request, input, init)) health.reached()
     }
   }
 }
+
+/** A live request is answered when something happens; that the server is back is to be known before. */
+async function isBack(
+  request: typeof fetch,
+  input: RequestInfo | URL,
+  init: RequestInit | undefined,
+): Promise<boolean> {
+  const url = new URL(input instanceof Request ? input.url : input)
+  if (url.searchParams.get('live') !== 'true') return false
+  for (const name of LIVE_PARAMS) url.searchParams.delete(name)
+  const outcome = await tryOnce(request, url, init)
+  if ('response' in outcome) await outcome.response.body?.cancel().catch(() => undefined)
+  return 'response' in outcome
+}
+
+const LIVE_PARAMS = ['live', 'live_sse', 'experimental_live_sse', 'cursor']
 
 type Outcome =
   { response: Response } | { error: AiDbError; refused: boolean; retryAfterMs?: number }

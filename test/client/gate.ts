@@ -1,5 +1,5 @@
 /** A real HTTP proxy that a test shuts, and that loses answers: what a train does to a phone. */
-import { createServer, request as ask, type IncomingMessage } from 'node:http'
+import { createServer, request as ask, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll } from 'vitest'
 
@@ -48,7 +48,7 @@ export async function createGate(target: string): Promise<Gate> {
       }
       const lost = losing && losing.times > 0 && losing.fits(about)
       if (lost) losing!.times -= 1
-      pass(incoming, (answer) => {
+      pass(incoming, outgoing, (answer) => {
         if (lost) {
           answer.resume()
           answer.on('end', () => incoming.socket.destroy())
@@ -60,12 +60,16 @@ export async function createGate(target: string): Promise<Gate> {
       })
     })()
   })
-  function pass(incoming: IncomingMessage, receive: (answer: IncomingMessage) => void) {
+  function pass(
+    incoming: IncomingMessage,
+    outgoing: ServerResponse,
+    receive: (answer: IncomingMessage) => void,
+  ) {
     const { host: _, ...headers } = incoming.headers
     const onward = ask(new URL(incoming.url ?? '/', target), { method: incoming.method, headers })
     onward.on('response', receive)
     onward.on('error', () => incoming.socket.destroy())
-    incoming.socket.on('close', () => onward.destroy())
+    outgoing.on('close', () => onward.destroy())
     incoming.pipe(onward)
   }
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
