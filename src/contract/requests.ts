@@ -24,7 +24,12 @@ export type Verb =
   | 'deny'
   | 'execute-tools'
 
-const id = z.string().min(1).max(200)
+/** A part of a path cannot be a dot segment: on its way it would be taken for one, encoded or not. */
+const id = z
+  .string()
+  .min(1)
+  .max(200)
+  .refine((value) => value !== '.' && value !== '..', 'is a dot segment of a path, no id')
 const metadata = z.record(z.string(), z.unknown())
 
 export const createSessionBody = z.strictObject({

@@ -143,6 +143,15 @@ describe('Idempotency-Key', () => {
 })
 
 describe('what a verb is told', () => {
+  test('a new row cannot be named like a dot segment: its stream’s address would be another’s', async () => {
+    const { sessionId, generationId } = await rows.settled('alice')
+    for (const id of ['.', '..']) {
+      const path = paths.retry(sessionId, generationId)
+      const answer = await world.call('POST', path, { body: { id } })
+      expect(problemOf(answer)).toMatchObject({ status: 400, code: 'INVALID_INPUT', field: 'id' })
+    }
+  })
+
   test('the author of a message, an edit and a vote is the actor, whoever the body says', async () => {
     const { sessionId, messageId } = await rows.settled('alice')
     const body = { id: fresh('message'), content: 'Rather this' }
