@@ -12,7 +12,7 @@ export interface AssistantOptions {
 
 const INSTRUCTIONS =
   'You are a helpful assistant. Use calculate for every sum, current_time for every question about ' +
-  'the time, and lookup for people, places and things. Answer in a few plain sentences.'
+  'the time, lookup for people, places and things, and delete_file when asked to delete a file. Answer in a few plain sentences.'
 
 export function assistant({ model, onToolExecution }: AssistantOptions): Agent {
   return defineAgent({

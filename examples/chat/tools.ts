@@ -1,7 +1,8 @@
 /**
- * The server tools of the chat example: arithmetic, the time in a place, and a small encyclopedia.
+ * The server tools of the chat example: arithmetic, the time in a place, a small encyclopedia, and one that people are
+ * asked about before it runs.
  *
- * All three are pure apart from the clock, so running one twice does no harm. A tool that fails throws
+ * All are pure apart from the clock, so running one twice does no harm: `delete_file` only says that it did. A tool that fails throws
  * with a message for the model to read; the loop hands it over and goes on.
  */
 import { toolDefinition } from '@tanstack/ai'
@@ -43,11 +44,21 @@ const lookupTool = toolDefinition({
   }),
 })
 
+const deleteFileTool = toolDefinition({
+  name: 'delete_file',
+  description: 'Deletes a file for good. People are asked first.',
+  inputSchema: z.object({ file: z.string().min(1).max(200) }),
+  outputSchema: z.object({ deleted: z.string() }),
+  needsApproval: true,
+})
+
 export function demoTools({ now = () => new Date() }: DemoToolsOptions = {}) {
   return [
     calculateTool.server(({ expression }) => ({ expression, result: evaluate(expression) })),
     currentTimeTool.server(({ place }) => timeIn(place, now())),
     lookupTool.server(({ topic }) => lookUp(topic)),
+    // A demo has no files to lose.
+    deleteFileTool.server(({ file }) => ({ deleted: file })),
   ]
 }
 

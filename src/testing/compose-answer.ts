@@ -60,6 +60,7 @@ const ABILITIES: readonly (readonly [tool: string, text: string])[] = [
   ['calculate', 'for a sum such as 17*23'],
   ['current_time', 'what time it is in Tokyo'],
   ['lookup', 'who Ada Lovelace is'],
+  ['delete_file', 'to delete a file such as notes.txt (you will be asked first)'],
   ['delete_all_notes', 'to delete all notes (you will be asked first)'],
 ]
 
@@ -76,6 +77,9 @@ function describe({ name, args, result }: AnsweredCall): string {
     const day = [fields.weekday, longDate(fields.date)].filter(Boolean).join(', ')
     const where = String(fields.place ?? args.place)
     return `In ${where} it is ${plain(fields.time)}${day === '' ? '' : ` on ${day}`}.`
+  }
+  if (name === 'delete_file' && fields.deleted !== undefined) {
+    return `The file ${plain(fields.deleted)} is deleted, as you allowed.`
   }
   if (name === 'lookup' && fields.found === false) {
     return `I looked up ${String(args.topic)}, and the encyclopedia has no entry for it.`

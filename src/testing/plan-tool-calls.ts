@@ -6,7 +6,7 @@
 
 /** Arguments by tool name, in the order the offline model asks for them. */
 export interface PlannedCall {
-  name: 'calculate' | 'current_time' | 'lookup' | 'delete_all_notes'
+  name: 'calculate' | 'current_time' | 'lookup' | 'delete_file' | 'delete_all_notes'
   args: Record<string, string>
 }
 
@@ -16,7 +16,7 @@ export function planToolCalls(question: string): PlannedCall[] {
     ...findSums(question).map((expression) => call('calculate', { expression })),
     ...findPlaces(question).map((place) => call('current_time', { place })),
     ...findTopics(question).map((topic) => call('lookup', { topic })),
-    ...(/\b(?:delete|erase|wipe)\b/i.test(question) ? [call('delete_all_notes', {})] : []),
+    ...findDeletions(question),
   ]
   const seen = new Map(calls.map((planned) => [JSON.stringify(planned).toLowerCase(), planned]))
   return [...seen.values()]
@@ -24,6 +24,19 @@ export function planToolCalls(question: string): PlannedCall[] {
 
 function call(name: PlannedCall['name'], args: Record<string, string>): PlannedCall {
   return { name, args }
+}
+
+const DELETION_WISHED = /\b(?:delete|erase|wipe)\b/i
+const FILE_NAME = /(?<![\w/.-])[\w/-][\w./-]*\.[a-z]\w{0,7}\b/gi
+
+/** The files named in a wish to delete; a wish that names none is about all notes. */
+function findDeletions(question: string): PlannedCall[] {
+  const from = question.search(DELETION_WISHED)
+  if (from < 0) return []
+  const files = question.slice(from).match(FILE_NAME) ?? []
+  return files.length > 0
+    ? files.map((file) => call('delete_file', { file }))
+    : [call('delete_all_notes', {})]
 }
 
 const SPOKEN_OPERATORS: readonly (readonly [RegExp, string])[] = [

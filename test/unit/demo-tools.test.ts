@@ -46,6 +46,13 @@ describe('calculate', () => {
   })
 })
 
+describe('delete_file', () => {
+  it('asks people first, and deletes nothing', () => {
+    expect(tools.find((tool) => tool.name === 'delete_file')?.needsApproval).toBe(true)
+    expect(call('delete_file', { file: 'package.json' })).toEqual({ deleted: 'package.json' })
+  })
+})
+
 describe('current_time', () => {
   it.each<[string, string, string, string, string]>([
     ['Tokyo', 'Asia/Tokyo', '12:04', 'Thursday', '2026-01-01'],

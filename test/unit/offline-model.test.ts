@@ -53,6 +53,11 @@ describe('what it understands', () => {
     ['What is an octopus and look up the Eiffel Tower', ['lookup octopus', 'lookup Eiffel Tower']],
     ['Look up Postgres and who is Marie Curie', ['lookup Postgres', 'lookup Marie Curie']],
     ['Delete everything', ['delete_all_notes']],
+    ['delete the file notes.txt.', ['delete_file notes.txt']],
+    [
+      'Keep a.md, but erase src/b.ts and c.tar.gz!',
+      ['delete_file src/b.ts', 'delete_file c.tar.gz'],
+    ],
     [
       'what is 2^10, what time is it in San Francisco and who was Alan Turing?',
       ['calculate 2^10', 'current_time San Francisco', 'lookup Alan Turing'],
