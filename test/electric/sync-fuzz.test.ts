@@ -25,7 +25,7 @@ const tables = ['fuzz_a', 'Fuzz B'] as const
 type Table = (typeof tables)[number]
 
 beforeAll(async () => {
-  synced = await createSyncedDatabase({ shapeLogBytes: 700 })
+  synced = await createSyncedDatabase({ shapeLogBytes: 300 })
   await synced.sql.unsafe(`
     set search_path to "${synced.schema}";
     create table fuzz_a (id text primary key, bucket text, n int, note text, flag boolean not null);
