@@ -6,6 +6,8 @@
 export interface Arrivals {
   /** The lsn of the last transaction that every shape has. */
   readonly tail: bigint
+  /** Of a replication session: it tells what commits after this. */
+  startAt(lsn: bigint): void
   add(transaction: { xid: number; lsn: bigint }): void
   /** The tail as it was so many milliseconds ago. */
   tailBefore(ms: number): bigint
@@ -22,6 +24,9 @@ export function createArrivals(): Arrivals {
   return {
     get tail() {
       return tail
+    },
+    startAt(lsn) {
+      if (lsn > tail) tail = lsn
     },
     add({ xid, lsn }) {
       recent.push({ xid, lsn, at: performance.now(), before: tail })

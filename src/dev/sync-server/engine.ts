@@ -113,7 +113,10 @@ function connectParts(
     publication: PUBLICATION,
     prepare: () => ensurePublication(pool),
     onTransaction: pipeline.push,
-    onStarted: () => session.begin(),
+    onStarted(lsn) {
+      arrivals.startAt(lsn)
+      session.begin()
+    },
     onLost(why) {
       session.end(why)
       pipeline.clear()

@@ -23,10 +23,22 @@ export interface Relation {
 /** `broken` is what the decoder threw: its caller is a socket, where nobody could catch it. */
 export type Decoded = Pgoutput.Message | { tag: 'broken'; error: unknown }
 
+export interface Slot {
+  backendPid: number
+  /** Every transaction that commits after this is told. */
+  lsn: bigint
+}
+
+/** `16/B374D848` as a number. */
+export function lsnNumber(text: string): bigint {
+  const [high, low] = text.split('/') as [string, string]
+  return (BigInt(`0x${high}`) << 32n) | BigInt(`0x${low}`)
+}
+
 export function createTextPlugin(
   { replication }: SyncPeers,
   publication: string,
-  onSlot: (backendPid: number) => void,
+  onSlot: (slot: Slot) => void,
 ) {
   class TextPlugin extends replication.PgoutputPlugin {
     override parse(buffer: Buffer) {
@@ -42,11 +54,12 @@ export function createTextPlugin(
     }
 
     override async start(client: Client, slotName: string, lastLsn: string): Promise<unknown> {
-      // The result of a simple query in a replication session is an ordinary one.
-      const made = await client.query(
-        `select pg_backend_pid(), pg_create_logical_replication_slot('${slotName}', 'pgoutput', true)`,
+      const made = await client.query<{ pid: string; lsn: string }>(
+        `select pg_backend_pid() as pid, lsn
+         from pg_create_logical_replication_slot('${slotName}', 'pgoutput', true)`,
       )
-      onSlot(Number((made.rows[0] as { pg_backend_pid: string }).pg_backend_pid))
+      const [{ pid, lsn }] = made.rows as [{ pid: string; lsn: string }]
+      onSlot({ backendPid: Number(pid), lsn: lsnNumber(lsn) })
       return super.start(client, slotName, lastLsn)
     }
   }

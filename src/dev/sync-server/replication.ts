@@ -9,8 +9,8 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { LogicalReplicationService, Pgoutput } from 'pg-logical-replication'
 import type { SyncPeers } from './peers.js'
-import { createTextPlugin, relationOf } from './pgoutput-text.js'
-import type { Decoded, Relation, Row } from './pgoutput-text.js'
+import { createTextPlugin, lsnNumber, relationOf } from './pgoutput-text.js'
+import type { Decoded, Relation, Row, Slot } from './pgoutput-text.js'
 import { textConnectionConfig } from './text-connections.js'
 
 export interface RowChange {
@@ -35,7 +35,8 @@ export interface ReplicationOptions {
   onTransaction(transaction: Transaction): Promise<void> | void
   /** Before each session: what it needs in the database. */
   prepare(): Promise<void>
-  onStarted(): void
+  /** A session began that tells what commits after this lsn. */
+  onStarted(lsn: bigint): void
   onLost(why: string): void
 }
 
@@ -56,7 +57,7 @@ export function startReplication(options: ReplicationOptions): Replication {
   let backendPid: number | undefined
   const run = async () => {
     for (let failures = 0; !stopped.signal.aborted; failures += 1) {
-      const session = createSession(options, (pid) => (backendPid = pid))
+      const session = createSession(options, (slot) => (backendPid = slot.backendPid))
       service = session.service
       const why = await session.ended(() => (failures = 0))
       backendPid = undefined
@@ -79,7 +80,7 @@ export function startReplication(options: ReplicationOptions): Replication {
   }
 }
 
-function createSession(options: ReplicationOptions, onBackend: (pid: number) => void) {
+function createSession(options: ReplicationOptions, onSlot: (slot: Slot) => void) {
   const { peers } = options
   const service = new peers.replication.LogicalReplicationService(
     textConnectionConfig(options.databaseUrl),
@@ -102,16 +103,20 @@ function createSession(options: ReplicationOptions, onBackend: (pid: number) => 
         })
       })
       failed.catch(() => {})
+      let begin = 0n
       service.on('start', () => {
         onStarted()
-        options.onStarted()
+        options.onStarted(begin)
       })
       // A fast shutdown of Postgres waits until we say that we have read to its end, to the byte.
       service.on('heartbeat', (lsn, _time, shouldRespond) => {
         reached = maxLsn(reached, lsnNumber(lsn))
         if (shouldRespond) acknowledge()
       })
-      const plugin = createTextPlugin(peers, options.publication, onBackend)
+      const plugin = createTextPlugin(peers, options.publication, (slot) => {
+        begin = slot.lsn
+        onSlot(slot)
+      })
       await Promise.race([service.subscribe(plugin, slot), failed])
       return 'closed by Postgres'
     } catch (thrown) {
@@ -172,11 +177,6 @@ function rowChange(
     old: message.tag === 'insert' ? null : message.old,
     new: message.tag === 'delete' ? null : message.new,
   }
-}
-
-export function lsnNumber(text: string): bigint {
-  const [high, low] = text.split('/') as [string, string]
-  return (BigInt(`0x${high}`) << 32n) | BigInt(`0x${low}`)
 }
 
 function lsnText(lsn: bigint): string {
