@@ -38,7 +38,7 @@ const inWords = (status: number, detail: string, ours = false): Meaning => ({
 
 /** Codes that are not here are the host's business: 500 INTERNAL. */
 const meanings: Partial<Record<AiDbErrorCode, Meaning>> = {
-  INVALID_INPUT: inWords(400, 'Something in the request cannot be stored. Correct it.'),
+  INVALID_INPUT: inWords(400, 'A value does not fit, or not the row it is for. Correct it.'),
   UNKNOWN_AGENT: inWords(422, 'No running worker serves this agent. Name another one.'),
   DUPLICATE_ID: inWords(409, 'Another row has this id. Send a new id.'),
   FENCED: inWords(409, 'It is no longer held by this executor. Drop the result.'),

@@ -87,6 +87,19 @@ describe.each(routeCases)('$route', (one) => {
     },
   )
 
+  test.skipIf(withoutSession(one))(
+    'that is refused as not found has the words of what was looked for and is not there',
+    async () => {
+      const prepared = await prepare(one, 'bob')
+      const denied = await ask(one, prepared, 'alice')
+      const path = prepared.path.replace(/bob-[^/?]+/, 'alice-nowhere')
+      const missing = await ask(one, { ...prepared, path }, 'alice')
+      // Shapes and claims of no session are empty, and a delete finds nothing to do.
+      if (missing.status !== 200) expect(comparable(denied)).toEqual(comparable(missing))
+      else expect(one.route).toMatch(/shapes|claim|renew|DELETE/)
+    },
+  )
+
   test.skipIf(!/:(messageId|generationId|toolCallId)/.test(one.route))(
     'with another session’s row under one’s own finds nothing, as if it were not there',
     async () => {
@@ -375,6 +388,15 @@ describe('what breaks inside stays inside', () => {
     const answer = await bare.call('GET', paths.sessions())
     expect(problemOf(answer)).toMatchObject({ status: 500, code: 'INTERNAL' })
     expect(bare.errors).toMatchObject([{ code: 'NOT_MIGRATED' }])
+    expectNoLeak(answer)
+  })
+
+  test('an id taken in another session is refused without the database’s words', async () => {
+    const [mine, bobs] = [await rows.settled('alice'), await rows.settled('bob')]
+    const path = paths.retry(mine.sessionId, mine.generationId)
+    const answer = await world.call('POST', path, { body: { id: bobs.generationId } })
+    expect(problemOf(answer)).toMatchObject({ status: 409, code: 'DUPLICATE_ID', field: 'id' })
+    expect(problemOf(answer).detail).toBe('Another row has this id. Send a new id.')
     expectNoLeak(answer)
   })
 
