@@ -35,7 +35,7 @@ test('the transition tables are the typed ones', () => {
 const invariants = spec.split(/\n(?=\*\*I\d+\. )/).slice(1)
 
 describe('every invariant', () => {
-  test('is numbered in order and names what enforces it', () => {
+  test('is numbered upwards and names what enforces it', () => {
     const numbers = invariants.map((text) => Number(/^\*\*I(\d+)\. /.exec(text)![1]))
     // Each number once and going up; parts of the specification have numbers of their own range.
     expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b))
