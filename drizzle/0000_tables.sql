@@ -248,7 +248,8 @@ CREATE INDEX "sessions_created_at_idx" ON "ai_db"."sessions" USING btree ("creat
 CREATE INDEX "sessions_owner_id_idx" ON "ai_db"."sessions" USING btree ("owner_id","created_at") WHERE "ai_db"."sessions"."owner_id" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "summaries_session_id_agent_name_key" ON "ai_db"."summaries" USING btree ("session_id","agent_name","covering_up_to");--> statement-breakpoint
 CREATE UNIQUE INDEX "tool_calls_generation_id_step_idx" ON "ai_db"."tool_calls" USING btree ("generation_id","step","index");--> statement-breakpoint
-CREATE INDEX "tool_calls_claim_idx" ON "ai_db"."tool_calls" USING btree ("priority" DESC NULLS LAST,"run_at","id") WHERE status = 'pending';--> statement-breakpoint
+CREATE INDEX "tool_calls_claim_idx" ON "ai_db"."tool_calls" USING btree ("priority" DESC NULLS LAST,"run_at","id") WHERE status = 'pending' and not worker_only and (approvals_required = 0 or approved_at is not null);--> statement-breakpoint
+CREATE INDEX "tool_calls_session_claim_idx" ON "ai_db"."tool_calls" USING btree ("session_id","priority" DESC NULLS LAST,"run_at","id") WHERE status = 'pending' and not worker_only and (approvals_required = 0 or approved_at is not null);--> statement-breakpoint
 CREATE INDEX "tool_calls_run_at_idx" ON "ai_db"."tool_calls" USING btree ("run_at") WHERE status = 'pending' and run_at > created_at;--> statement-breakpoint
 CREATE INDEX "tool_calls_held_idx" ON "ai_db"."tool_calls" USING btree ("worker_id") WHERE status = 'executing';--> statement-breakpoint
 CREATE INDEX "tool_calls_expires_at_idx" ON "ai_db"."tool_calls" USING btree ("expires_at") WHERE status = 'pending' and expires_at is not null;--> statement-breakpoint

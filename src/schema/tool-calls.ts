@@ -26,6 +26,8 @@ import {
 } from './columns.js'
 import type { generationsTable } from './generations.js'
 
+const claimable = sql`status = 'pending' and not worker_only and (approvals_required = 0 or approved_at is not null)`
+
 /** One call of one tool by one generation. The row an executor claims. */
 export const toolCallsTable = <Name extends string>(
   schema: PgSchema<Name>,
@@ -112,9 +114,11 @@ export const toolCallsTable = <Name extends string>(
         sql`${t.attempt} >= 0 and ${t.maxAttempts} > 0 and ${t.approvalsRequired} >= 0`,
       ),
       uniqueIndex('tool_calls_generation_id_step_idx').on(t.generationId, t.step, t.index),
-      index('tool_calls_claim_idx')
-        .on(t.priority.desc(), t.runAt, t.id)
-        .where(sql`status = 'pending'`),
+      // What an executor may claim, and nothing that waits for people or for its own worker.
+      index('tool_calls_claim_idx').on(t.priority.desc(), t.runAt, t.id).where(claimable),
+      index('tool_calls_session_claim_idx')
+        .on(t.sessionId, t.priority.desc(), t.runAt, t.id)
+        .where(claimable),
       // Rows put off only, as of generations.
       index('tool_calls_run_at_idx')
         .on(t.runAt)

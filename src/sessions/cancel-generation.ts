@@ -13,7 +13,7 @@ export interface CancelGeneration {
 }
 
 // One update for every state: what has ended is touched, so that the repeat has an echo.
-const cancelSessionGenerationStatement = statement<
+export const cancelSessionGenerationStatement = statement<
   [sessionId: string, generationId: string],
   { cancelled: boolean; txid: string }
 >(

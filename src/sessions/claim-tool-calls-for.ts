@@ -24,7 +24,7 @@ export interface ClaimToolCallsFor {
 /** The `workers` row of an executor. */
 export const executorWorkerId = (executorId: string): string => `browser:${executorId}`
 
-const claimToolCallsForStatement = statement<
+export const claimToolCallsForStatement = statement<
   [sessionId: string, workerId: string, tools: string, limit: number, leaseMs: number],
   { calls: ClaimedToolCall[]; txid: string }
 >(

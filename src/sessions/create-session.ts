@@ -34,7 +34,10 @@ type Params = [
 ]
 
 // `xmax` is set where the row was there before.
-const createSessionStatement = statement<Params, { id: string; repeated: boolean; txid: string }>(
+export const createSessionStatement = statement<
+  Params,
+  { id: string; repeated: boolean; txid: string }
+>(
   'create_session',
   (t) => `
   insert into ${t.sessions} as s (id, title, concurrency_key, priority, metadata, owner_id)

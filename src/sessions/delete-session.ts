@@ -6,7 +6,10 @@ import { toQueryable, type DatabaseOptions, type DrizzleDatabase } from '../inte
 import { statement } from '../internal/statement.js'
 import { requireId } from './input.js'
 
-const deleteSessionStatement = statement<[sessionId: string], { deleted: boolean; txid: string }>(
+export const deleteSessionStatement = statement<
+  [sessionId: string],
+  { deleted: boolean; txid: string }
+>(
   'delete_session',
   (t) => `
   select ${t.fn('delete_session')}($1::text) as deleted, pg_current_xact_id()::xid::text as txid`,

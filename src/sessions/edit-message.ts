@@ -18,7 +18,7 @@ export interface EditMessage {
   actorId?: string
 }
 
-const editMessageStatement = statement<
+export const editMessageStatement = statement<
   [sessionId: string, messageId: string, id: string, content: string, actorId: string],
   { repeated: boolean; txid: string }
 >(

@@ -15,7 +15,7 @@ export interface ListSessions {
 type Row = Omit<SessionRecord, 'createdAt' | 'updatedAt'> & { createdMs: number; updatedMs: number }
 
 // Instants as numbers: drivers differ in what they make of timestamps.
-const listSessionsStatement = statement<[ownerId: string, limit: number], Row>(
+export const listSessionsStatement = statement<[ownerId: string, limit: number], Row>(
   'list_sessions',
   (t) => `
   select id, title, owner_id as "ownerId", metadata,

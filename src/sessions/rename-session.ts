@@ -10,7 +10,10 @@ export interface RenameSession {
   title: string
 }
 
-const renameSessionStatement = statement<[sessionId: string, title: string], { txid: string }>(
+export const renameSessionStatement = statement<
+  [sessionId: string, title: string],
+  { txid: string }
+>(
   'rename_session',
   (t) => `
   update ${t.sessions} set title = $2::text where id = $1::text

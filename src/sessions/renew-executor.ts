@@ -10,7 +10,7 @@ export interface RenewExecutor {
   leaseMs?: number
 }
 
-const renewExecutorStatement = statement<
+export const renewExecutorStatement = statement<
   [workerId: string, leaseMs: number],
   { renewed: boolean; txid: string }
 >(

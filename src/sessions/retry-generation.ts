@@ -16,7 +16,7 @@ export interface RetryGeneration {
   actorId?: string
 }
 
-const retryGenerationStatement = statement<
+export const retryGenerationStatement = statement<
   [sessionId: string, generationId: string, id: string, actorId: string],
   { generationId: string; txid: string }
 >(

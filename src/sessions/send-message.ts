@@ -59,7 +59,7 @@ type Params = [
 
 // With no worker up at all nothing can be said about the agent's name, and the message is queued. What was sent
 // before was allowed then. `xmax` is set where the row was there before; the enqueue trigger sees new rows only.
-const sendMessageStatement = statement<Params, Sent>(
+export const sendMessageStatement = statement<Params, Sent>(
   'send_message',
   (t) => `
   with serving as (

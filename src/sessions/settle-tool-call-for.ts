@@ -17,7 +17,7 @@ export interface SettleToolCallFor {
 /** The longest result or error, in bytes of JSON. */
 const MAX_RESULT_BYTES = 1_048_576
 
-const settleToolCallForStatement = statement<
+export const settleToolCallForStatement = statement<
   [
     sessionId: string,
     toolCallId: string,

@@ -36,7 +36,7 @@ type Params = [
   reason: string | null,
 ]
 
-const voteStatement = statement<Params, { status: ToolCallStatus; txid: string }>(
+export const voteStatement = statement<Params, { status: ToolCallStatus; txid: string }>(
   'vote_on_tool_call',
   (t) => `
   select ${t.fn('vote_on_tool_call')}($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text) as status,
