@@ -25,8 +25,18 @@ import {
 } from '../../src/claims/workers.js'
 import { toDatabase, type Database } from '../../src/internal/database.js'
 import { tableNames, type Statement } from '../../src/internal/statement.js'
+import { cancelGeneration } from '../../src/sessions/cancel-generation.js'
+import { claimToolCallsFor } from '../../src/sessions/claim-tool-calls-for.js'
 import { createSession } from '../../src/sessions/create-session.js'
+import { deleteSession } from '../../src/sessions/delete-session.js'
+import { editMessage } from '../../src/sessions/edit-message.js'
+import { listSessions } from '../../src/sessions/list-sessions.js'
+import { renameSession } from '../../src/sessions/rename-session.js'
+import { renewExecutor } from '../../src/sessions/renew-executor.js'
+import { retryGeneration } from '../../src/sessions/retry-generation.js'
 import { sendMessage } from '../../src/sessions/send-message.js'
+import { settleToolCallFor } from '../../src/sessions/settle-tool-call-for.js'
+import { approveToolCall, denyToolCall } from '../../src/sessions/vote-on-tool-call.js'
 import { createTestDatabase, type TestDatabase } from '../support/database.js'
 import { answer, done, scenario, type Running, type Scenario } from './rows.js'
 
@@ -34,7 +44,7 @@ const FEW = 1_000
 const SOME = 20_000
 const MANY = 1_000_000
 /** Tables that only grow; `workers` and `sessions` of a claim are small or reached by their key. */
-const GROWING = new Set(['generations', 'messages', 'tool_calls', 'chunks'])
+const GROWING = new Set(['generations', 'messages', 'tool_calls', 'approvals', 'chunks'])
 
 interface PlanNode {
   'Node Type': string
@@ -133,6 +143,9 @@ async function seedFinished(database: TestDatabase, rows: number): Promise<void>
         status, attempt, worker_id, completed_at)
       select ${id('c')}, ${id('g')}, ${session}, 0, 0, 'c', 'lookup', '{}', 'completed', 1, 'w' || n % 10, now()
       ${series}`),
+    insert(`
+      insert into ai_db.approvals (tool_call_id, session_id, action, actor_id, args_hash)
+      select ${id('c')}, ${session}, 'approved', 'ann', 'h' from generate_series(1, ${rows}, 10) n`),
     insert(`
       insert into ai_db.messages (id, session_id, role, actor_id, target_agent, content, parts, processed,
         processed_by, generation_id)
@@ -337,6 +350,74 @@ const cases: Readonly<Record<string, Case>> = {
       await checkHeldToolCalls(database, calls)
     }
   },
+  'people’s sessions': async (here, { db }) => {
+    const { id } = await createSession(db, { ownerId: here.agent })
+    return async () => {
+      await listSessions(db, { ownerId: here.agent })
+      await renameSession(db, { sessionId: id, title: 'Rome' })
+      await createSession(db, { id, ownerId: here.agent, onDuplicate: 'touch' })
+    }
+  },
+  'delete a session': async (here, { db }) => {
+    const run = await here.running()
+    await here.calls(run, 1)
+    return () => deleteSession(db, { sessionId: run.sessionId })
+  },
+  'cancel, as a person': async (here, { db }) => {
+    const run = await runIn(here, oldSession)
+    return () => cancelGeneration(db, { sessionId: oldSession, generationId: run.id })
+  },
+  'edit a message': async (here, { db }) => {
+    const run = await runIn(here, oldSession)
+    await here.calls(run, 2)
+    const message = { sessionId: oldSession, messageId: run.messageId, content: 'better' }
+    return () => editMessage(db, message)
+  },
+  'retry a generation': async (here, { db }) => {
+    const run = await runIn(here, oldSession)
+    await here.calls(run, 2)
+    await here.store.settleGeneration({ ...answer(run), status: 'failed', error: 'broken' })
+    const retry = { sessionId: oldSession, generationId: run.id, id: `${run.id}-again` }
+    return async () => {
+      await retryGeneration(db, retry)
+      await retryGeneration(db, retry)
+    }
+  },
+  'vote on tool calls': async (here, { db, store }, { database }) => {
+    const run = await runIn(here, oldSession)
+    const call = { name: 'lookup', args: {}, status: 'pending' as const, approvalsRequired: 1 }
+    const calls = await here.store.recordStep({
+      ...{ generationId: run.id, attempt: run.attempt, workerId: run.workerId, step: 0, text: '' },
+      ...{ chunkIndex: 0, inputTokens: 0, outputTokens: 0, model: null, providerResponseId: null },
+      toolCalls: [1, 2].map((n) => ({ ...call, providerCallId: `${run.id}-${n}` })),
+    })
+    await here.store.putDownGeneration(run.id, run.attempt, 'tools')
+    const [row] = await database.sql<{ hash: string }[]>`
+      select args_hash as hash from ai_db.tool_calls where id = ${calls[0]!.id}`
+    const vote = { sessionId: oldSession, actorId: 'ann', argsHash: row!.hash }
+    return async () => {
+      await approveToolCall(db, { ...vote, toolCallId: calls[0]!.id })
+      await approveToolCall(db, { ...vote, toolCallId: calls[0]!.id })
+      await store.claimOwnToolCalls([calls[0]!.id], 'w')
+      await denyToolCall(db, { ...vote, toolCallId: calls[1]!.id })
+    }
+  },
+  'executors in browsers': async (here, { db }) => {
+    // The old session has more pending calls by now than one claim takes.
+    const run = await runIn(here, await here.session())
+    const [call] = await here.calls(run, 2, 'pending')
+    await here.store.putDownGeneration(run.id, run.attempt, 'tools')
+    const executorId = here.agent
+    return async () => {
+      const claim = { sessionId: run.sessionId, executorId, tools: ['lookup'], limit: 20 }
+      await claimToolCallsFor(db, claim)
+      await renewExecutor(db, { executorId })
+      await settleToolCallFor(db, {
+        ...{ sessionId: run.sessionId, toolCallId: call!, executorId, attempt: 1 },
+        outcome: { status: 'completed', result: 42 },
+      })
+    }
+  },
   'worker lease and sleep': (here, { store, database }) =>
     Promise.resolve(async () => {
       const worker = { id: here.agent, name: 'test', agents: [here.agent], tools: ['lookup'] }
@@ -378,6 +459,8 @@ async function measure(name: string, world: World): Promise<Executed[]> {
   return executed
 }
 
+const filesOf = (folder: string) => readdirSync(folder).map((file) => file.replace('.ts', ''))
+
 const seen = new Set<string>()
 
 describe('at a million finished rows', () => {
@@ -393,10 +476,13 @@ describe('at a million finished rows', () => {
     },
   )
 
-  it('no statement of the store was left out', async () => {
+  it('no statement of the store, nor of what people do, was left out', async () => {
     const missing: string[] = []
-    for (const file of readdirSync('src/claims')) {
-      const module = (await import(`../../src/claims/${file.replace('.ts', '')}.ts`)) as object
+    const modules = await Promise.all([
+      ...filesOf('src/claims').map((name) => import(`../../src/claims/${name}.ts`)),
+      ...filesOf('src/sessions').map((name) => import(`../../src/sessions/${name}.ts`)),
+    ])
+    for (const module of modules as object[]) {
       for (const one of Object.values(module) as Partial<Statement<[], unknown>>[]) {
         if (typeof one !== 'object' || typeof one.text !== 'function') continue
         if (!seen.has(one.text(tableNames('ai_db')))) missing.push(one.name!)
