@@ -58,7 +58,16 @@ export async function startDemo(options: DemoOptions): Promise<Demo> {
     if (!page || !built) return demo
     const { directory: pageDirectory } = await built
     const electric = { url: electricUrl }
-    web = await startWebServer({ db, electric, streamsUrl, workers, pageDirectory, ...page })
+    const onError = (error: unknown) => screen.note(`page: ${String(error)}`)
+    web = await startWebServer({
+      db,
+      electric,
+      streamsUrl,
+      workers,
+      pageDirectory,
+      onError,
+      ...page,
+    })
     screen.note(`chat page: ${web.url}`)
     return { ...demo, pageUrl: web.url }
   } catch (thrown) {

@@ -26,6 +26,8 @@ export interface WebServerOptions {
   workers: WorkerProcesses
   /** Where the built page is. */
   pageDirectory: string
+  /** Told of what breaks behind a request. @default console.error */
+  onError?: (error: unknown) => void
   /** @default 4747, or any free port where that is taken */
   port?: number | undefined
 }
@@ -70,7 +72,7 @@ export async function startWebServer(options: WebServerOptions): Promise<WebServ
 }
 
 async function makeAnswer(options: WebServerOptions): Promise<(r: Request) => Promise<Response>> {
-  const { db, schema = 'ai_db', electric, streamsUrl, workers, pageDirectory } = options
+  const { db, schema = 'ai_db', electric, streamsUrl, workers, pageDirectory, onError } = options
   const files = await loadPageFiles(pageDirectory)
   const api = createHandler({
     db,
@@ -79,6 +81,7 @@ async function makeAnswer(options: WebServerOptions): Promise<(r: Request) => Pr
     streams: { url: streamsUrl },
     authorize: demoAuthorize(db, schema),
     basePath: '/api',
+    ...(onError && { onError }),
   })
   return async (request) => {
     const { hostname, pathname } = new URL(request.url)

@@ -83,19 +83,19 @@ function Conversation({ session }: { session: ChatSession }) {
 
   if (readiness === 'missing') return <NoSuchChat session={session} />
   return (
-    <>
-      <main className="thread-place">
+    <main className="chat-main">
+      <div className="thread-place">
         <Thread entries={entries} isReady={readiness === 'ready'} />
-      </main>
+      </div>
       <Announcer entries={entries} isReady={readiness === 'ready'} />
       <div className="chat-foot">
+        <StatusLine running={running} />
         <ConnectionBanner source={session} />
         {refusal !== undefined && (
           <p role="alert" className="refusal">
             {refusal}
           </p>
         )}
-        <StatusLine running={running} />
         <Composer
           onSend={(content) => attempt(session.send(content))}
           onStop={
@@ -105,7 +105,7 @@ function Conversation({ session }: { session: ChatSession }) {
           }
         />
       </div>
-    </>
+    </main>
   )
 }
 

@@ -10,7 +10,7 @@ const SUGGESTIONS = [
   'What is 17*23, and what time is it in Tokyo?',
   'Who is Ada Lovelace?',
   'Tell me a story.',
-  'Delete all notes.',
+  'Delete notes.txt.',
 ]
 
 const TITLE_CHARS = 60
@@ -35,35 +35,37 @@ export function NewChat({ sessions, menu }: { sessions: SessionList; menu: React
   return (
     <div className="chat">
       <header className="chat-top">{menu}</header>
-      <main className="welcome">
-        <h1>What would you like to know?</h1>
-        <p className="welcome-lead">
-          The answer is written by a worker process, step by step, as rows. Reload, open a second
-          tab, or kill the worker: it goes on where it was.
-        </p>
-        <ul className="suggestions" aria-label="Suggestions">
-          {SUGGESTIONS.map((text) => (
-            <li key={text}>
-              <button type="button" disabled={creating} onClick={() => void begin(text)}>
-                {text}
-              </button>
-            </li>
-          ))}
-        </ul>
-      </main>
-      <div className="chat-foot">
-        <ConnectionBanner source={sessions} />
-        {refused !== undefined && (
-          <p role="alert" className="refusal">
-            {refused}
+      <main className="chat-main">
+        <div className="welcome">
+          <h1>What would you like to know?</h1>
+          <p className="welcome-lead">
+            The answer is written by a worker process, step by step, as rows. Reload, open a second
+            tab, or kill the worker: it goes on where it was.
           </p>
-        )}
-        <Composer
-          busy={creating}
-          placeholder="Ask anything"
-          onSend={(content) => void begin(content)}
-        />
-      </div>
+          <ul className="suggestions" aria-label="Suggestions">
+            {SUGGESTIONS.map((text) => (
+              <li key={text}>
+                <button type="button" disabled={creating} onClick={() => void begin(text)}>
+                  {text}
+                </button>
+              </li>
+            ))}
+          </ul>
+        </div>
+        <div className="chat-foot">
+          <ConnectionBanner source={sessions} />
+          {refused !== undefined && (
+            <p role="alert" className="refusal">
+              {refused}
+            </p>
+          )}
+          <Composer
+            busy={creating}
+            placeholder="Ask anything"
+            onSend={(content) => void begin(content)}
+          />
+        </div>
+      </main>
     </div>
   )
 }

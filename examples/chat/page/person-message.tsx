@@ -1,9 +1,13 @@
-/** What a person said. One's own can be edited: the new text takes its place and is answered anew. */
+/**
+ * What was said by a person: as it was typed. One's own can be edited: the new text takes its place and is
+ * answered anew. A message that an agent sent without being asked is shown here too, as the markdown it is.
+ */
 import { useRef, useState } from 'react'
 import type { MessageRecord } from 'electric-ai-db/client'
 import { useSession } from './chat-session.js'
 import { useGrowing } from './composer.js'
 import { Icon } from './icon.js'
+import { Markdown } from './markdown.js'
 import { useRefusal } from './refusal.js'
 import { ACTOR, nameOf } from './surroundings.js'
 
@@ -32,8 +36,10 @@ export function PersonMessage({ message }: PersonMessageProps) {
             onClose={close}
             onSave={(content) => attempt(session.edit(message.id, content))}
           />
-        ) : (
+        ) : message.role === 'user' ? (
           <p className="bubble">{message.content}</p>
+        ) : (
+          <Markdown text={message.content} />
         )}
         <p className="message-foot">
           {!isSent && (

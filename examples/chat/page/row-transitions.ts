@@ -76,5 +76,5 @@ function watchRows(session: ChatSession, tell: Tell): () => void {
 
 /** The end of an id tells rows apart; its beginning is often the time. */
 export function shortId(id: string): string {
-  return id.length > 8 ? `…${id.slice(-6)}` : id
+  return id.slice(-6)
 }

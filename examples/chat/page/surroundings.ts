@@ -6,7 +6,8 @@ export const API_URL = '/api'
 /** Who this browser is to the others in a chat. The secret behind it is in a cookie no script can read. */
 export const ACTOR = document.querySelector<HTMLMetaElement>('meta[name="actor"]')?.content || 'me'
 
-/** How a person is called on the page: nobody signs in here. */
+/** How an actor is called on the page. Nobody signs in here, so people have no names; agents have. */
 export function nameOf(actorId: string): string {
-  return actorId === ACTOR ? 'You' : `Guest ${actorId.slice(-4)}`
+  if (actorId === ACTOR) return 'You'
+  return actorId.startsWith('guest-') ? `Guest ${actorId.slice(-4)}` : actorId
 }
