@@ -13,6 +13,8 @@ export interface PageWorld {
   database: SyncedDatabase
   workers: WorkerProcesses
   web: WebServer
+  /** What broke behind requests, as the handler was told. */
+  failures: unknown[]
 }
 
 /** Call it in a `describe`; the world is there from `beforeAll` on. */
@@ -23,6 +25,7 @@ export function usePageWorld(): PageWorld {
     for (const key of ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY', 'OLLAMA_HOST'])
       delete process.env[key]
     const built = buildPage()
+    const failures: unknown[] = []
     const database = await createSyncedDatabase()
     const { url: databaseUrl, schema, electricUrl, electricSecret } = database
     const workers = new WorkerProcesses(2)
@@ -37,10 +40,11 @@ export function usePageWorld(): PageWorld {
       workers,
       pageDirectory: (await built).directory,
       port: 0,
+      onError: (error) => failures.push(error),
     })
     afterAll(() => web.stop())
     await workers.ready()
-    Object.assign(world, { database, workers, web })
+    Object.assign(world, { database, workers, web, failures })
   }, 120_000)
   return world
 }
