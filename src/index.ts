@@ -55,3 +55,41 @@ export type {
   RunnerWake,
   WebhookExecutionMode,
 } from './contract/lifecycle.js'
+export { chunkContract, generationContract, toolCallContract } from './contract/shapes.js'
+export type { ChunkContract, GenerationContract, ToolCallContract } from './contract/shapes.js'
+export {
+  approvalRecord,
+  chunkRecord,
+  generationRecord,
+  messageRecord,
+  sessionRecord,
+  toolCallRecord,
+} from './contract/records.js'
+export type {
+  ApprovalRecord,
+  ChunkRecord,
+  GenerationRecord,
+  MessageRecord,
+  SessionRecord,
+  ToolCallRecord,
+} from './contract/records.js'
+export type { ClaimToolCall, ToolClaim, ToolClaimOutcome } from './contract/tool-claims.js'
+export type { AnyTool, ToolCallOf, ToolCallOfAny, ToolResultOfAny } from './tools/any-tool.js'
+export { makeDurableTool, makeDurableTools } from './tools/durable-tool.js'
+export type { DurableTool, DurableToolOptions, DurableTools } from './tools/durable-tool.js'
+export type { DurableToolContext } from './tools/durable-calls.js'
+export { parallelToolCalls } from './tools/parallel-tool-calls.js'
+export { waitForToolResult } from './tools/tool-result.js'
+export type { WaitForToolResultOptions } from './tools/tool-result.js'
+export { makeAsyncTool } from './tools/async-tool.js'
+export type { AsyncToolOptions } from './tools/async-tool.js'
+export { makeJobStatusTool, withJobResults } from './tools/job-results.js'
+export type { JobResultsOptions, JobStatusToolOptions } from './tools/job-results.js'
+export { createToolExecutionEffect } from './tools/tool-execution.js'
+export type {
+  ToolCallInfo,
+  ToolExecutionContext,
+  ToolExecutionEffect,
+  ToolExecutionEffectOptions,
+  ToolImplementations,
+} from './tools/tool-execution.js'

@@ -3,9 +3,9 @@
  * its result checked and made storable. It never throws for the tool's sake: a tool's exception is its
  * result. It throws only when the run itself was aborted.
  */
-import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { AiDbError, toError } from '../errors.js'
 import { raceAbort } from '../internal/abort.js'
+import { checkedBySchema } from './tool-schema.js'
 
 export interface ToolContext {
   /** The tool's idempotency key: the same for every attempt of this call. */
@@ -50,7 +50,7 @@ export async function runTool(tool: RunnableTool, run: ToolRun): Promise<ToolRun
   )
   const signal = AbortSignal.any([run.signal, timeout.signal])
   try {
-    const args = await checked(tool.inputSchema, run.args, `arguments of ${tool.name}`)
+    const args = await checkedBySchema(tool.inputSchema, run.args, `arguments of ${tool.name}`)
     const context: ToolContext = {
       ...run.context,
       abortSignal: signal,
@@ -67,7 +67,7 @@ export async function runTool(tool: RunnableTool, run: ToolRun): Promise<ToolRun
       Promise.resolve().then(() => execute(args, context)),
       signal,
     )
-    const result = await checked(tool.outputSchema, value, `result of ${tool.name}`)
+    const result = await checkedBySchema(tool.outputSchema, value, `result of ${tool.name}`)
     return { status: 'completed', result: storable(tool.name, result) }
   } catch (thrown) {
     run.signal.throwIfAborted()
@@ -90,32 +90,11 @@ export async function refuseArguments(
   args: unknown,
 ): Promise<string | undefined> {
   try {
-    await checked(tool.inputSchema, args, `arguments of ${tool.name}`)
+    await checkedBySchema(tool.inputSchema, args, `arguments of ${tool.name}`)
     return undefined
   } catch (thrown) {
     return toError(thrown).message
   }
-}
-
-async function checked(schema: unknown, value: unknown, what: string): Promise<unknown> {
-  if (!isStandardSchema(schema)) return value
-  const result = await schema['~standard'].validate(value)
-  if (!result.issues) return result.value
-  const told = result.issues
-    .map((issue) => `${issue.path?.map(pathKey).join('.') || '(root)'}: ${issue.message}`)
-    .join('; ')
-  throw new AiDbError('TOOL_FAILED', `The ${what} do not fit its schema: ${told}`)
-}
-
-const pathKey = (part: PropertyKey | StandardSchemaV1.PathSegment) =>
-  String(typeof part === 'object' ? part.key : part)
-
-function isStandardSchema(schema: unknown): schema is StandardSchemaV1 {
-  return (
-    (typeof schema === 'object' || typeof schema === 'function') &&
-    schema !== null &&
-    '~standard' in schema
-  )
 }
 
 /** What comes back from the row is what JSON keeps; the model is told the same in this process and in the next. */
