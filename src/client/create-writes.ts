@@ -1,6 +1,7 @@
 /** Puts a session's writes together: requests, outbox, shelf, optimistic rows. */
+import { AiDbError } from '../errors.js'
 import type { Connection } from './connection.js'
-import { askToWrite, type WriteRequest } from './handler-requests.js'
+import { askToWrite, type WriteAnswer, type WriteRequest } from './handler-requests.js'
 import { OptimisticWrites, type OptimisticVerbs } from './optimistic-writes.js'
 import { Outbox } from './outbox.js'
 import { defaultStorage, OutboxShelf, type OutboxStorage } from './outbox-shelf.js'
@@ -21,9 +22,20 @@ export function createWrites<Write extends { id: string }>(
 ): OptimisticWrites<Write> {
   const { url, fetch: request, scope, storage = defaultStorage(), connection } = options
   const outbox = new Outbox<Write>({
-    ask: (write, signal) => askToWrite({ url, fetch: request }, options.requestOf(write), signal),
+    ask: (write, signal) => {
+      const asked = options.requestOf(write) as WriteRequest | undefined
+      return asked
+        ? askToWrite({ url, fetch: request }, asked, signal)
+        : Promise.resolve(unknownWrite())
+    },
     health: connection.healthOf('writes'),
     shelf: new OutboxShelf(storage ?? undefined, `${url}|${scope}`),
   })
   return new OptimisticWrites(outbox, options, connection)
+}
+
+/** Left in storage by another version of the library. */
+function unknownWrite(): WriteAnswer {
+  const message = 'A stored write is of another version of the library. Make it again.'
+  return { kind: 'refused', error: new AiDbError('INVALID_INPUT', message) }
 }

@@ -57,6 +57,11 @@ export class LivePolls {
     })
   }
 
+  /** Asks again now: the connection that is waited on may be dead. */
+  refresh(): void {
+    if (this.#waiting.size > 0) this.#gather()
+  }
+
   #gather(): void {
     this.#request?.abort()
     this.#request = undefined

@@ -19,7 +19,7 @@ import { createWrites } from './create-writes.js'
 import { makeHandlerFetch, type HeadersOption } from './handler-requests.js'
 import { holdLivePolls, type HeldPolls } from './live-polls.js'
 import { LiveTexts, type LiveText } from './live-texts.js'
-import type { OptimisticWrites, SessionAction } from './optimistic-writes.js'
+import { refusedAction, type OptimisticWrites, type SessionAction } from './optimistic-writes.js'
 import { closedError } from './outbox.js'
 import type { OutboxStorage } from './outbox-shelf.js'
 import { createSessionCollections, type SessionCollections } from './session-collections.js'
@@ -172,6 +172,7 @@ class OpenSession implements ChatSession {
 
   refresh(): void {
     this.connection.wake()
+    this.#held.polls.refresh()
     void this.#writes.takeOver()
   }
 
@@ -189,17 +190,8 @@ class OpenSession implements ChatSession {
     const id = crypto.randomUUID()
     const call = this.collections.toolCalls.get(toolCallId)
     if (!call) {
-      const promise = Promise.reject(
-        new AiDbError(
-          'NOT_FOUND',
-          `There is no tool call ${toolCallId} here. Wait for ready, and check the id.`,
-          {
-            field: 'toolCallId',
-          },
-        ),
-      )
-      promise.catch(() => undefined)
-      return { id, isPersisted: { promise } }
+      const message = `There is no tool call ${toolCallId} here. Wait for ready, and check the id.`
+      return refusedAction(id, new AiDbError('NOT_FOUND', message, { field: 'toolCallId' }))
     }
     const { argsHash } = call
     return this.#writes.submit({

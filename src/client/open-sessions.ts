@@ -120,6 +120,7 @@ class OpenSessions implements SessionList {
 
   refresh(): void {
     this.connection.wake()
+    this.#held.polls.refresh()
     void this.#writes.takeOver()
   }
 

@@ -50,14 +50,25 @@ export class OptimisticWrites<Write extends { id: string }> {
   }
 
   submit(write: Write): SessionAction {
-    const transaction = this.#show(write)
-    return this.#settle(write, transaction, this.#outbox.add(write))
+    try {
+      const plain = JSON.parse(JSON.stringify(write)) as Write
+      const shown = this.#show(plain)
+      return this.#settle(plain, shown, this.#outbox.add(plain))
+    } catch (thrown) {
+      return refusedAction(write.id, notAWrite(thrown))
+    }
   }
 
   /** Shows and sends what closed tabs have left. */
   takeOver(): Promise<void> {
     return this.#outbox.takeOver((write, outcome) => {
-      this.#settle(write, this.#show(write), outcome)
+      let shown = new ShownWrite()
+      try {
+        shown = this.#show(write)
+      } catch {
+        // Of another version of the library: what it becomes, its row will tell.
+      }
+      this.#settle(write, shown, outcome)
     })
   }
 
@@ -69,7 +80,12 @@ export class OptimisticWrites<Write extends { id: string }> {
 
   #show(write: Write): ShownWrite {
     const shown = new ShownWrite()
-    shown.transaction.mutate(() => this.#verbs.show(write))
+    try {
+      shown.transaction.mutate(() => this.#verbs.show(write))
+    } catch (thrown) {
+      shown.transaction.rollback({ isSecondaryRollback: true })
+      throw thrown
+    }
     return shown
   }
 
@@ -116,6 +132,24 @@ export class OptimisticWrites<Write extends { id: string }> {
       all.then(done, done)
     })
   }
+}
+
+/** What can be neither shown nor sent: content that is no text, metadata that is no JSON. */
+function notAWrite(thrown: unknown): AiDbError {
+  const { message } = toError(thrown)
+  return new AiDbError(
+    'INVALID_INPUT',
+    `This cannot be written: ${message}. Pass text, and plain objects as metadata.`,
+    { cause: thrown },
+  )
+}
+
+/** A write that was never made. */
+export function refusedAction(id: string, error: AiDbError): SessionAction {
+  const promise = Promise.reject(error)
+  // Nobody has to listen.
+  promise.catch(() => undefined)
+  return { id, isPersisted: { promise } }
 }
 
 /** The optimistic rows of one write, in a transaction that ends when told. */

@@ -45,7 +45,11 @@ export async function createClientWorld(
     },
     ...(streams && { streams: { url: inject('streamsUrl') } }),
     basePath: '/ai',
-    authorize: (request) => ({ actor: request.headers.get('x-actor') ?? 'user' }),
+    authorize: (request, { verb }) => {
+      const actor = request.headers.get('x-actor') ?? 'user'
+      // Guests were given the link of one session.
+      return actor === 'guest' && verb === 'list-sessions' ? { deny: 'forbidden' } : { actor }
+    },
     onError: (error) => errors.push(error),
   })
   const server = createServer(

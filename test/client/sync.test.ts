@@ -111,6 +111,39 @@ describe('the list of sessions', () => {
   })
 })
 
+describe('one poll for all shapes', () => {
+  test('is not held up by a shape that the actor may not read', async () => {
+    const url = `${world.gate.url}/ai`
+    const headers = { 'x-actor': 'guest' }
+    const list = openSessions({ url, headers })
+    onTestFinished(() => list.close())
+    const tab = world.openTab(await world.newSession(), { headers })
+    await tab.ready
+    await pollUntil('the refusal', () => list.connection.get().error?.code === 'FORBIDDEN')
+    await tab.send('Hello').isPersisted.promise
+    expect(tab.connection.get()).toEqual({ online: true, waiting: 0 })
+    expect(list.connection.get().online).toBe(true)
+  })
+
+  test('tells one shape’s refusal from the others when it is asked for first', async () => {
+    const sessionId = await world.newSession()
+    const ask = (polls: object[]) =>
+      fetch(`${world.gate.url}/ai/live`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-actor': 'guest' },
+        body: JSON.stringify({ polls }),
+      })
+    const mine = { sessionId, shape: 'messages', query: 'offset=-1' }
+    const list = { shape: 'sessions', query: 'offset=-1' }
+    expect((await ask([list, mine])).status).toBe(403)
+    const { answers } = (await (await ask([mine, list])).json()) as {
+      answers: { index: number; status: number }[]
+    }
+    for (const { index, status } of answers) expect(status).toBe(index === 0 ? 200 : 403)
+    expect((await ask([{ shape: 'messages', query: 'offset=-1' }])).status).toBe(404)
+  })
+})
+
 describe('collections without our handler', () => {
   test('sync straight from the sync server, as records', async () => {
     const { db, schema, electricUrl, electricSecret } = world.database

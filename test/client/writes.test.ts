@@ -79,6 +79,18 @@ describe('an optimistic write', () => {
     expect(tab.connection.get()).toMatchObject({ online: true, waiting: 0 })
   })
 
+  test.each([
+    ['content that is no text', 7 as unknown as string, {}],
+    ['metadata that is no JSON', 'Hello', { metadata: { big: 1n } }],
+  ])('with %s is refused before it shows or goes out', async (_what, content, options) => {
+    const tab = await readyTab()
+    const { isPersisted } = tab.send(content, options)
+    expect(conversationOf(tab)).toEqual([])
+    await expect(isPersisted.promise).rejects.toMatchObject({ code: 'INVALID_INPUT' })
+    expect(sendsTo(tab.sessionId)).toBe(0)
+    expect(tab.connection.get()).toEqual({ online: true, waiting: 0 })
+  })
+
   test('does not take another one of the same row with it when it is refused', async () => {
     const tab = await readyTab()
     const first = tab.send('First')
@@ -204,6 +216,19 @@ describe('writes that cannot go out', () => {
     await shows(tab, ['user: Landed'])
     expect(tab.collections.messages.get(id)?.seq).toBeLessThan(2 ** 50)
     expect(await rowsOf(tab.sessionId)).toEqual(['Landed'])
+  })
+
+  test('that another version of the library left do not stand in the way', async () => {
+    const storage = new MemoryStorage()
+    const sessionId = await world.newSession()
+    const scope = `electric-ai-db:outbox:${world.gate.url}/ai|${sessionId}:`
+    storage.setItem(`${scope}old`, JSON.stringify([{ at: 1, write: { verb: 'sing', id: 'x' } }]))
+    storage.setItem(`${scope}broken`, '{"at":')
+    const tab = world.openTab(sessionId, { storage })
+    await tab.ready
+    await tab.send('Goes out').isPersisted.promise
+    expect(await rowsOf(sessionId)).toEqual(['Goes out'])
+    expect(storage.length).toBe(0)
   })
 
   test('are refused, not forgotten, when too many wait', async () => {
