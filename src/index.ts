@@ -93,3 +93,27 @@ export type {
   ToolExecutionEffectOptions,
   ToolImplementations,
 } from './tools/tool-execution.js'
+export { handleDurableStreamsWake } from './runner/handle-durable-streams-wake.js'
+export type { HandleDurableStreamsWakeOptions } from './runner/handle-durable-streams-wake.js'
+export { keepSubscription } from './runner/keep-subscription.js'
+export type { KeepSubscriptionOptions, SubscriptionKeeper } from './runner/keep-subscription.js'
+export { runPullWake } from './runner/run-pull-wake.js'
+export type { RunPullWakeOptions } from './runner/run-pull-wake.js'
+export type { RunWake } from './runner/run-wake.js'
+export { durableStreamsWebhookAdapter } from './streams/webhook-adapter.js'
+export type {
+  DurableStreamsWebhookAdapter,
+  DurableStreamsWebhookAdapterOptions,
+  UnreadStream,
+} from './streams/webhook-adapter.js'
+export type { PostCallback } from './streams/webhook-callback.js'
+export { createWebhookVerifier } from './streams/webhook-signature.js'
+export type { VerifyWebhook, WebhookVerifierOptions } from './streams/webhook-signature.js'
+export {
+  deleteSubscription,
+  ensureSubscription,
+  sessionSubscription,
+} from './streams/webhook-subscription.js'
+export type { Subscription, SubscriptionOptions } from './streams/webhook-subscription.js'
+export { parseDurableStreamsWake } from './streams/webhook-wake.js'
+export type { DurableStreamsWake, WakeStream } from './streams/webhook-wake.js'

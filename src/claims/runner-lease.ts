@@ -5,7 +5,8 @@
  * A lease that ran out is still the holder's until somebody claims: then the holder is fenced. All times are the
  * database's.
  */
-import { AiDbError, FencedError } from '../errors.js'
+import { regressed } from '../contract/advance-checkpoints.js'
+import { FencedError } from '../errors.js'
 import type { CheckpointContract } from '../contract/lifecycle.js'
 import type { Database } from '../internal/database.js'
 import { statement, textArray } from '../internal/statement.js'
@@ -140,12 +141,7 @@ export async function recordCheckpoints(
   ])
   if (!row!.held) throw fenced(runnerId, attempt)
   if (row!.source === null) return
-  throw new AiDbError(
-    'CHECKPOINT_REGRESSED',
-    `The checkpoint of '${row!.source}' would go back from '${row!.recorded}' to '${row!.cursor}'. ` +
-      'Record cursors in the order they were read; a source that began anew needs a new name, or its checkpoint forgotten.',
-    { field: 'cursor' },
-  )
+  throw regressed(row!.source, row!.cursor!, row!.recorded!)
 }
 
 export const readCheckpointsStatement = statement<[runnerId: string], CheckpointContract>(

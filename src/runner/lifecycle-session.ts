@@ -6,6 +6,7 @@
  * for as long as a lease lasts; the signal aborts, and every call from then on rejects with that error.
  */
 import { AiDbError } from '../errors.js'
+import { advanceCheckpoints } from '../contract/advance-checkpoints.js'
 import { compareCursors } from '../contract/cursor-order.js'
 import type {
   CheckpointContract,
@@ -14,7 +15,6 @@ import type {
   RunnerSession,
 } from '../contract/lifecycle.js'
 import { raceAbort } from '../internal/abort.js'
-import { advanceCheckpoints } from './advance-checkpoints.js'
 import { startHeartbeats } from './heartbeats.js'
 
 export interface HeartbeatPolicy {

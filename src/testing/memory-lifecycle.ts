@@ -5,13 +5,9 @@
  * Its leases end by `expire()` only: a test says when, no clock does.
  */
 import { AiDbError, FencedError } from '../errors.js'
+import { advanceCheckpoints } from '../contract/advance-checkpoints.js'
 import { compareCursors } from '../contract/cursor-order.js'
-import type {
-  CheckpointContract,
-  DurableLifecycle,
-  LifecycleState,
-  RunnerWake,
-} from '../contract/lifecycle.js'
+import type { DurableLifecycle, LifecycleState, RunnerWake } from '../contract/lifecycle.js'
 
 export interface MemoryLifecycle<TWake = RunnerWake> extends DurableLifecycle<TWake> {
   /** What a lease that ran out does: the runner may be claimed again, and the holder is fenced from then on. */
@@ -52,7 +48,11 @@ function onMemory<TWake>(
   return {
     claimWake: async (wake) => ({ fenceToken: String(take(runners, idOf(wake), wake)) }),
     heartbeat: async (state) => void held(state),
-    checkpoint: async (given, state) => record(held(state).checkpoints, given),
+    async checkpoint(given, state) {
+      const { checkpoints } = held(state)
+      const forward = advanceCheckpoints(checkpoints, given, compareCursors)
+      for (const { source, cursor } of forward) checkpoints.set(source, cursor)
+    },
     async complete(state, { done }) {
       const runner = held(state)
       runner.held = false
@@ -88,16 +88,3 @@ function take<TWake>(runners: Map<string, Runner>, id: string, wake: TWake): num
 
 const rejected = (fact: string) =>
   new AiDbError('WAKE_REJECTED', `${fact} Drop it: whoever holds the work goes on with it.`)
-
-function record(recorded: Map<string, string>, given: readonly CheckpointContract[]): void {
-  for (const { source, cursor } of given) {
-    const last = recorded.get(source)
-    if (last === undefined || compareCursors(cursor, last) >= 0) continue
-    throw new AiDbError(
-      'CHECKPOINT_REGRESSED',
-      `The checkpoint of '${source}' would go back from '${last}' to '${cursor}'. Record cursors in the order they were read.`,
-      { field: 'cursor' },
-    )
-  }
-  for (const { source, cursor } of given) recorded.set(source, cursor)
-}

@@ -1,6 +1,6 @@
 /** Which checkpoints of a batch go forward, and a refusal of the whole batch if one goes back. Pure. */
 import { AiDbError } from '../errors.js'
-import type { CheckpointContract } from '../contract/lifecycle.js'
+import type { CheckpointContract } from './lifecycle.js'
 
 type Compare = (a: string, b: string, source: string) => number
 
