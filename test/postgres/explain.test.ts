@@ -14,6 +14,14 @@ import {
   releaseLostGenerations,
   releaseLostToolCalls,
 } from '../../src/claims/release-lost-claims.js'
+import {
+  claimRunner,
+  forgetCheckpoint,
+  readCheckpoints,
+  recordCheckpoints,
+  releaseRunner,
+  renewRunner,
+} from '../../src/claims/runner-lease.js'
 import { createStore, type Store } from '../../src/claims/store.js'
 import {
   checkBarrier,
@@ -44,7 +52,14 @@ const FEW = 1_000
 const SOME = 20_000
 const MANY = 1_000_000
 /** Tables that only grow; `workers` and `sessions` of a claim are small or reached by their key. */
-const GROWING = new Set(['generations', 'messages', 'tool_calls', 'approvals', 'chunks'])
+const GROWING = new Set([
+  'generations',
+  'messages',
+  'tool_calls',
+  'approvals',
+  'chunks',
+  'checkpoints',
+])
 
 interface PlanNode {
   'Node Type': string
@@ -154,6 +169,9 @@ async function seedFinished(database: TestDatabase, rows: number): Promise<void>
         'hello', case n % 2 when 1 then '[]'::jsonb end, true,
         case n % 2 when 0 then ${id('g')} end, case n % 2 when 1 then ${id('g')} end
       ${series}`),
+    insert(`
+      insert into ai_db.checkpoints (runner_id, source, cursor, attempt)
+      select ${id('r')}, case n % 2 when 0 then '' else 'stream' end, n, 1 ${series}`),
     // What failed keeps its text.
     insert(`
       insert into ai_db.chunks (generation_id, session_id, index, attempt, step, type, content)
@@ -350,6 +368,16 @@ const cases: Readonly<Record<string, Case>> = {
       await checkHeldToolCalls(database, calls)
     }
   },
+  'runner lease and checkpoints': (here, { database }) =>
+    Promise.resolve(async () => {
+      const [runner, source] = [here.agent, 'stream']
+      const attempt = (await claimRunner(database, runner, 'wake', 1e6))!
+      await renewRunner(database, runner, attempt, 1e6)
+      await recordCheckpoints(database, runner, attempt, [{ source, cursor: '1' }])
+      await readCheckpoints(database, runner)
+      await forgetCheckpoint(database, runner, source)
+      await releaseRunner(database, runner, attempt, true)
+    }),
   'people’s sessions': async (here, { db }) => {
     const { id } = await createSession(db, { ownerId: here.agent })
     return async () => {
