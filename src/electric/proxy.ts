@@ -155,5 +155,5 @@ function passedBack(answer: Response): Response {
       'Electric refused the offset, the handle or the subset. Send what its client library sends.',
     )
   }
-  throw new UpstreamError('Electric', `answered ${status}.`)
+  throw new UpstreamError('Electric', `answered ${status}. Check its secret and its log.`)
 }

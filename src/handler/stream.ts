@@ -97,7 +97,7 @@ function passedBack(answer: Response): Response {
       field: 'offset',
     })
   }
-  throw new UpstreamError(SERVICE, `answered ${status}.`)
+  throw new UpstreamError(SERVICE, `answered ${status}. Check its headers option and its log.`)
 }
 
 const noStream = () =>

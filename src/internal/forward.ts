@@ -54,7 +54,10 @@ export async function forward(options: ForwardOptions): Promise<Response> {
   } catch (error) {
     signal.removeEventListener('abort', end)
     if (signal.aborted) throw error
-    throw new UpstreamError(service, `could not be reached (${codeOf(error)}).`)
+    throw new UpstreamError(
+      service,
+      `could not be reached (${codeOf(error)}). Check its url, and that it is up.`,
+    )
   }
 }
 
@@ -90,7 +93,10 @@ function passing(
       } catch {
         finish()
         if (signal.aborted) controller.close()
-        else controller.error(new UpstreamError(service, 'broke off in the middle of its answer.'))
+        else
+          controller.error(
+            new UpstreamError(service, 'broke off in the middle of its answer. Look into its log.'),
+          )
       }
     },
     cancel() {
