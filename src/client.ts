@@ -26,6 +26,13 @@ export type {
   ShapeCollectionOptions,
   ShapeHealth,
 } from './electric/collections.js'
+export { chatConnection } from './client/chat-connection.js'
+export type {
+  ChatConnection,
+  ChatConnectionOptions,
+  ChatHydration,
+  ChatSource,
+} from './client/chat-connection.js'
 export { openSession } from './client/open-session.js'
 export type {
   ChatSession,
