@@ -28,6 +28,8 @@ const checkCures: Readonly<Record<string, { field: string; cure: string }>> = {
     field: 'targetAgent',
     cure: 'An agent name has 1 to 200 characters.',
   },
+  sessions_owner_id_check: { field: 'ownerId', cure: 'An owner id has 1 to 200 characters.' },
+  approvals_actor_id_check: { field: 'actorId', cure: 'An actor id has 1 to 200 characters.' },
   sessions_id_check: { field: 'id', cure: 'An id has 1 to 200 characters.' },
 }
 
