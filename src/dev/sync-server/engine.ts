@@ -14,8 +14,10 @@ import type { Replication } from './replication.js'
 import { createSession } from './session.js'
 import type { Session } from './session.js'
 import { createShapeTables } from './shape-tables.js'
+import type { ShapeTables } from './shape-tables.js'
 import { createShapes } from './shapes.js'
 import type { Shapes } from './shapes.js'
+import { findLostTables } from './table-facts.js'
 import { createTextPool } from './text-connections.js'
 import type { TextPool } from './text-connections.js'
 
@@ -32,6 +34,7 @@ export interface EngineOptions {
   databaseUrl: string
   shapeLogBytes: number
   shapeIdleMs: number
+  tableCheckMs: number
   onLog(line: string): void
 }
 
@@ -56,13 +59,9 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
   const session = createSession()
   const parts = connectParts(options, { pool, evaluationPool, session })
   const { shapes, arrivals } = parts
-  const sweep = setInterval(
-    () => shapes.dropIdle(options.shapeIdleMs),
-    Math.min(options.shapeIdleMs / 2, 30_000),
-  )
-  sweep.unref()
+  const upkeep = startUpkeep(options, parts, pool)
   const stop = async () => {
-    clearInterval(sweep)
+    upkeep.stop()
     session.end('stopped')
     shapes.rotateAll('the server stops')
     await stopReplication(parts, pool)
@@ -79,6 +78,7 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
 
 interface Parts {
   shapes: Shapes
+  tables: ShapeTables
   arrivals: Arrivals
   pipeline: Pipeline
   replication: Replication
@@ -124,7 +124,28 @@ function connectParts(
       shapes.rotateAll('replication was lost')
     },
   })
-  return { shapes, arrivals, pipeline, replication }
+  return { shapes, tables, arrivals, pipeline, replication }
+}
+
+/** What nobody tells of: shapes that idle, tables that are gone. */
+function startUpkeep(
+  { shapeIdleMs, tableCheckMs }: EngineOptions,
+  { shapes, tables }: Parts,
+  pool: TextPool,
+) {
+  const dropIdle = () => shapes.dropIdle(shapeIdleMs)
+  // A check that fails finds the database away, which replication notices too.
+  const loseTables = () =>
+    findLostTables(pool.query, tables.facts, PUBLICATION).then(
+      (lost) => tables.lose(lost),
+      () => {},
+    )
+  const timers = [
+    setInterval(dropIdle, Math.min(shapeIdleMs / 2, 30_000)),
+    setInterval(() => void loseTables(), tableCheckMs),
+  ]
+  for (const timer of timers) timer.unref()
+  return { stop: () => timers.forEach((timer) => clearInterval(timer)) }
 }
 
 async function stopReplication({ pipeline, replication }: Parts, pool: TextPool): Promise<void> {

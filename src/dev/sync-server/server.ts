@@ -43,6 +43,8 @@ export interface SyncServerOptions {
   shapeLogBytes?: number
   /** A shape nobody asked for is dropped after this, in milliseconds. @default 300000 */
   shapeIdleMs?: number
+  /** How often it looks whether its tables are still there, in milliseconds. @default 2000 */
+  tableCheckMs?: number
   /** Receives what the server logs, line by line. @default nothing listens */
   onLog?: (line: string) => void
 }
@@ -61,6 +63,7 @@ const DEFAULTS = {
   maxUnreadBytes: 4_000_000,
   shapeLogBytes: 8_000_000,
   shapeIdleMs: 300_000,
+  tableCheckMs: 2_000,
 }
 const NUMBERS = Object.keys(DEFAULTS) as (keyof typeof DEFAULTS)[]
 const KNOWN = ['databaseUrl', 'port', 'rememberedPort', 'host', 'secret', 'onLog', ...NUMBERS]

@@ -18,6 +18,9 @@ export interface ShapeTables {
   remove(shape: Shape): void
   /** Shapes that know this table by another structure. */
   outdated(table: TableFacts): Shape[]
+  readonly facts: readonly TableFacts[]
+  /** Ends the shapes of these tables. */
+  lose(lost: readonly TableFacts[]): void
   apply(transactions: readonly Transaction[]): Promise<void>
 }
 
@@ -78,6 +81,17 @@ class FollowedTables implements ShapeTables {
       .filter((table) => table.facts.oid === facts.oid || same(table.facts))
       .filter((table) => table.facts.signature !== facts.signature)
       .flatMap(shapesOf)
+  }
+
+  get facts(): readonly TableFacts[] {
+    return [...this.#tables.values()].map((table) => table.facts)
+  }
+
+  lose(lost: readonly TableFacts[]): void {
+    for (const facts of lost) {
+      const table = this.#tables.get(facts.oid)
+      if (table?.facts === facts) this.#options.rotate(shapesOf(table), 'the table is gone')
+    }
   }
 
   async apply(transactions: readonly Transaction[]): Promise<void> {

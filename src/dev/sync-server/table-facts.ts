@@ -78,6 +78,28 @@ export async function readTableFacts(
   }
 }
 
+const STILL_FOLLOWED = `
+  select c.oid
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+  join pg_publication_rel r on r.prrelid = c.oid join pg_publication p on p.oid = r.prpubid
+  where c.oid = any($1::oid[]) and c.relreplident = 'f' and p.pubname = $2
+    and (c.oid, n.nspname, c.relname) in (select * from unnest($1::oid[], $3::text[], $4::text[]))`
+
+/** Tables that were dropped, renamed or taken out of the publication, of which replication tells nothing. */
+export async function findLostTables(
+  query: Query,
+  tables: readonly TableFacts[],
+  publication: string,
+): Promise<TableFacts[]> {
+  if (tables.length === 0) return []
+  const oids = tables.map((table) => table.oid)
+  const schemas = tables.map((table) => table.schema)
+  const names = tables.map((table) => table.name)
+  const rows = await query(STILL_FOLLOWED, [oids, publication, schemas, names])
+  const followed = new Set(rows.map((row) => Number(row[0])))
+  return tables.filter((table) => !followed.has(table.oid))
+}
+
 export function tableSignature(
   oid: number,
   schema: string,
