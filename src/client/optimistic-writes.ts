@@ -5,8 +5,8 @@
  * The optimistic rows stay until the synced ones are there, however long that takes, so nothing flickers
  * and a write that the server has confirmed is never taken back because sync is late.
  *
- * Not TanStack DB's rule that a failed transaction drags down others that touched the same row: each
- * of our writes has an answer of its own from the server.
+ * A refused write is taken back alone, whatever else touched the same row: each write has an answer of its
+ * own from the server.
  */
 import { createTransaction, type Collection, type Transaction } from '@tanstack/db'
 import type { ElectricCollectionUtils } from '@tanstack/electric-db-collection'

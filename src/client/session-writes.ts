@@ -128,8 +128,9 @@ export class SessionWriteShower {
 
   #supersede(fromSeq: number, by: string): void {
     const { messages } = this.#collections
+    // What another write under way supersedes is taken as well: that one may be refused.
     const gone = [...messages.values()].filter(
-      ({ seq, supersededBy }) => seq >= fromSeq && supersededBy === null,
+      ({ seq, supersededBy, $synced }) => seq >= fromSeq && (supersededBy === null || !$synced),
     )
     for (const { id } of gone) {
       messages.update(id, (draft: MessageRecord) => {

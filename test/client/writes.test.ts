@@ -100,6 +100,7 @@ describe('an optimistic write', () => {
     const edit = tab.edit(first.id, 'Second')
     letGo()
     await expect(refused.isPersisted.promise).rejects.toMatchObject({ code: 'INVALID_INPUT' })
+    expect(conversationOf(tab), 'it still shows').toEqual(['user: Second'])
     await edit.isPersisted.promise
     expect(conversationOf(tab)).toEqual(['user: Second'])
   })
