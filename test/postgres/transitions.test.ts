@@ -223,7 +223,7 @@ describe('rows the status does not guard', () => {
     const id = await insert('tool_calls')
     await database.sql`
       insert into ai_db.approvals (tool_call_id, session_id, action, actor_id, args_hash)
-      values (${id}, ${id}, 'approved', 'ann', 'x')`
+      values (${id}, ${id}, 'requested', 'ann', 'x')`
     const change = database.sql`update ai_db.approvals set action = 'denied' where tool_call_id = ${id}`
     await expect(change).rejects.toMatchObject(refused)
   })
