@@ -97,6 +97,7 @@ function connectParts(
     pipeline,
     arrivals,
     tables: () => tables,
+    described: new Map(),
     session: () => session.current(),
     onLog,
   })

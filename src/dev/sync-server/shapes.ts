@@ -20,6 +20,7 @@ import { readRows } from './snapshot.js'
 import type { TableFacts } from './table-facts.js'
 import type { TextPool } from './text-connections.js'
 import { parseWhere } from './where-clause.js'
+import type { Clause } from './where-clause.js'
 
 export interface Shapes {
   /** The shape newcomers get, made when there is none. It may still be waiting for its rows. */
@@ -40,6 +41,8 @@ export interface ShapesOptions {
   pipeline: Pipeline
   arrivals: Arrivals
   tables: () => ShapeTables
+  /** The parameter types of clauses seen before. */
+  described: Map<string, string[]>
   /** Resolves with a number for the replication session once there is one. */
   session(): Promise<number>
   onLog(line: string): void
@@ -48,12 +51,13 @@ export interface ShapesOptions {
 interface Plan {
   table: TableFacts
   columns: readonly string[]
-  clause: ReturnType<typeof parseWhere> | undefined
+  clause: Clause | undefined
   evaluator: Evaluator | undefined
   params: readonly string[]
 }
 
 const ATTEMPTS = 5
+const MAX_DESCRIBED = 1_000
 
 export function createShapes(options: ShapesOptions): Shapes {
   return new AllShapes(options)
@@ -171,13 +175,29 @@ async function makePlan(options: ShapesOptions, definition: ShapeDefinition): Pr
     throw invalidRequest('params', problem)
   }
   try {
-    const types = await describeParams(pool, table, clause)
+    const types = await paramTypes(options, table, definition.where, clause)
     const params = await canonicalParams(pool.query, types, definition.params)
     const evaluator = createEvaluator(evaluationPool.query, table, clause, types)
     return { table, columns, clause, evaluator, params }
   } catch (thrown) {
     throw requestErrorFor(thrown, 'where')
   }
+}
+
+/** Remembered, as many shapes differ in their parameters only. */
+async function paramTypes(
+  { pool, described }: ShapesOptions,
+  table: TableFacts,
+  where: string,
+  clause: Clause,
+): Promise<string[]> {
+  const key = `${table.signature} ${where}`
+  const known = described.get(key)
+  if (known) return known
+  const types = await describeParams(pool, table, clause)
+  if (described.size >= MAX_DESCRIBED) described.clear()
+  described.set(key, types)
+  return types
 }
 
 function chosenColumns(table: TableFacts, wish: readonly string[] | undefined): readonly string[] {
