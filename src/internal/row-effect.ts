@@ -186,14 +186,20 @@ class RowQueue<TContext extends Context, TRow extends object> {
       const row = this.#present.get(key)
       // It may have been touched since it was offered; then the confirming update offers it again.
       if (row === undefined || (row as { $synced?: boolean }).$synced === false) continue
-      this.#running.set(key, this.#run(key, row))
+      // Noted before it begins: what it writes at once offers its row again.
+      this.#running.set(
+        key,
+        Promise.resolve().then(() => this.#run(key, row)),
+      )
     }
   }
 
   async #run(key: Key, row: TRow): Promise<void> {
     let verdict: RowVerdict = 'done'
     try {
-      verdict = await this.#options.run(row, { key, signal: this.abort.signal })
+      // A signal of its own: many runs would be many listeners on one.
+      const signal = AbortSignal.any([this.abort.signal])
+      verdict = await this.#options.run(row, { key, signal })
     } catch (error) {
       this.#options.onError(toError(error), row)
     }
