@@ -117,3 +117,23 @@ export {
 export type { Subscription, SubscriptionOptions } from './streams/webhook-subscription.js'
 export { parseDurableStreamsWake } from './streams/webhook-wake.js'
 export type { DurableStreamsWake, WakeStream } from './streams/webhook-wake.js'
+export { isContentChunk, mapChunkType } from './generation/chunk-type.js'
+export type { ChunkType } from './generation/chunk-type.js'
+export { streamToCollection } from './generation/stream-to-collection.js'
+export type {
+  ChunkOptions,
+  StreamEnd,
+  StreamToCollectionOptions,
+  StreamToCollectionResult,
+} from './generation/stream-to-collection.js'
+export { chunksOf, chunksToText, chunkTextOf } from './generation/materialize-chunks.js'
+export type { TextChunk } from './generation/materialize-chunks.js'
+export { createGenerationEffect } from './generation/generation-effect.js'
+export type {
+  ClaimGeneration,
+  GenerationContext,
+  GenerationEffect,
+  GenerationEffectOptions,
+} from './generation/generation-effect.js'
+export { durableChat } from './generation/durable-chat.js'
+export type { DurableChatOptions } from './generation/durable-chat.js'

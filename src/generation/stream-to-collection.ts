@@ -12,8 +12,12 @@
  * Not this: the worker's own live text, which costs no row per token (`src/streams/`).
  */
 import type { StreamChunk } from '@tanstack/ai'
-import type { Collection } from '@tanstack/db'
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+import type { Collection, UtilsRecord } from '@tanstack/db'
+import type { ChunkContract } from '../contract/shapes.js'
 import { AiDbError, toError } from '../errors.js'
+import { requireOwnCopy } from '../internal/source-collections.js'
+import type { KeepsLiterals } from '../tools/keeps-literals.js'
 import { ChunkPacker } from './chunk-packer.js'
 
 /** How a stream ended. */
@@ -25,16 +29,25 @@ export interface StreamEnd {
   error?: string
 }
 
-export interface StreamToCollectionOptions<TRow extends ChunkRow> {
-  /** Where the rows go. Its schema is the host's: `transform` makes the rows. */
-  collection: Collection<TRow, string>
+export interface StreamToCollectionOptions<
+  TRow extends ChunkContract,
+  TUtils extends UtilsRecord = UtilsRecord,
+  TSchema extends StandardSchemaV1 = StandardSchemaV1,
+  TInsert extends object = TRow,
+> extends ChunkOptions<TInsert> {
+  /** Where the rows go; keyed by the chunk's id. Its schema is the host's: `transform` makes the rows. */
+  collection: Collection<TRow, string, TUtils, TSchema, TInsert>
+}
+
+/** All but the collection. */
+export interface ChunkOptions<TInsert extends object> {
   generationId: string
   /** One chunk as a row; `index` is its place. Must give the row that index. */
-  transform: (chunk: StreamChunk, index: number, generationId: string) => TRow
+  transform: (chunk: StreamChunk, index: number, generationId: string) => TInsert | KeepsLiterals
   /** Which chunks become rows; text counts towards `content` in any case. @default all */
   filter?: (chunk: StreamChunk) => boolean
   /** The last row, for collections that mark it (`isFinal`). */
-  final?: (index: number, generationId: string, end: StreamEnd) => TRow
+  final?: (index: number, generationId: string, end: StreamEnd) => TInsert | KeepsLiterals
   /** `final`: only the last row is written. @default 'chunks' */
   persist?: 'chunks' | 'final'
   /** Index of the first row: one more than the last row of an earlier attempt. @default 0 */
@@ -51,11 +64,6 @@ export interface StreamToCollectionOptions<TRow extends ChunkRow> {
   onCancelled?: 'keep' | 'delete'
 }
 
-export interface ChunkRow {
-  id: string
-  index: number
-}
-
 export interface StreamToCollectionResult {
   content: string
   /** Rows written, the final one included. */
@@ -68,9 +76,23 @@ export interface StreamToCollectionResult {
  * @throws AiDbError PROVIDER_FAILED when the stream ended in RUN_ERROR; CANCELLED when `signal` aborted;
  *   INVALID_OPTION; what the collection refused a row with.
  */
-export async function streamToCollection<TRow extends ChunkRow>(
+export async function streamToCollection<
+  TRow extends ChunkContract,
+  TUtils extends UtilsRecord,
+  TSchema extends StandardSchemaV1,
+  TInsert extends object,
+>(
   stream: AsyncIterable<StreamChunk>,
-  options: StreamToCollectionOptions<TRow>,
+  options: StreamToCollectionOptions<TRow, TUtils, TSchema, TInsert>,
+): Promise<StreamToCollectionResult> {
+  return write(stream, options as unknown as ErasedOptions)
+}
+
+type ErasedOptions = ChunkOptions<ChunkContract> & { collection: Collection<ChunkContract, string> }
+
+async function write(
+  stream: AsyncIterable<StreamChunk>,
+  options: ErasedOptions,
 ): Promise<StreamToCollectionResult> {
   checkOptions(options)
   const rows = new ChunkRows(options)
@@ -104,9 +126,9 @@ export async function streamToCollection<TRow extends ChunkRow>(
   return { content: end.content, rows: rows.written }
 }
 
-async function finish<TRow extends ChunkRow>(
-  rows: ChunkRows<TRow>,
-  { final, generationId, onCancelled }: StreamToCollectionOptions<TRow>,
+async function finish(
+  rows: ChunkRows,
+  { final, generationId, onCancelled }: ErasedOptions,
   end: StreamEnd,
 ): Promise<void> {
   if (end.status === 'cancelled' && onCancelled === 'delete') return rows.deleteAll()
@@ -115,25 +137,25 @@ async function finish<TRow extends ChunkRow>(
 }
 
 /** Rows on their way, in order. The first that is refused stops all that would follow. */
-class ChunkRows<TRow extends ChunkRow> {
+class ChunkRows {
   written = 0
-  readonly #collection: StreamToCollectionOptions<TRow>['collection']
+  readonly #collection: ErasedOptions['collection']
   readonly #maxPending: number
   readonly #pending = new Set<Promise<unknown>>()
   readonly #ids: string[] = []
   #nextIndex: number
   #refused: { error: unknown } | undefined
 
-  constructor({ collection, maxPending = 64, startIndex = 0 }: StreamToCollectionOptions<TRow>) {
+  constructor({ collection, maxPending = 64, startIndex = 0 }: ErasedOptions) {
     this.#collection = collection
     this.#maxPending = maxPending
     this.#nextIndex = startIndex
   }
 
-  append(makeRow: (index: number) => TRow): void {
+  append(makeRow: (index: number) => ChunkContract | KeepsLiterals): void {
     if (this.#refused) return
     try {
-      const row = makeRow(this.#nextIndex)
+      const row = makeRow(this.#nextIndex) as ChunkContract
       requireIndex(row, this.#nextIndex)
       const { isPersisted } = this.#collection.insert(row)
       this.#ids.push(row.id)
@@ -173,7 +195,7 @@ class ChunkRows<TRow extends ChunkRow> {
   }
 }
 
-function requireIndex(row: ChunkRow, index: number): void {
+function requireIndex(row: ChunkContract, index: number): void {
   if (row.index === index) return
   throw new AiDbError(
     'INVALID_OPTION',
@@ -182,12 +204,9 @@ function requireIndex(row: ChunkRow, index: number): void {
   )
 }
 
-type Checked = Pick<
-  StreamToCollectionOptions<ChunkRow>,
-  'persist' | 'maxPending' | 'startIndex'
-> & { final?: unknown }
-
-function checkOptions({ persist, final, maxPending, startIndex }: Checked): void {
+function checkOptions(options: ErasedOptions): void {
+  const { collection, persist, final, maxPending, startIndex } = options
+  requireOwnCopy('streamToCollection()', 'collection', collection)
   const refuse = (field: string, problem: string) => {
     throw new AiDbError('INVALID_OPTION', problem, { field })
   }
