@@ -18,17 +18,18 @@ export interface Delivery {
 export async function startStreamServer() {
   const dataDir = await makeTempDir('subscriptions')
   const port = await freePort()
-  let server = new DurableStreamTestServer({ port, dataDir, webhooks: true })
+  const options = { port, dataDir, webhooks: true, longPollTimeout: 300 }
+  let server = new DurableStreamTestServer(options)
   const url = await server.start()
   onTestFinished(async () => {
-    await server.stop()
+    await stopNow(server)
     await rm(dataDir, { recursive: true, force: true })
   })
   return {
     url,
-    stop: () => server.stop(),
+    stop: () => stopNow(server),
     async start() {
-      server = new DurableStreamTestServer({ port, dataDir, webhooks: true })
+      server = new DurableStreamTestServer(options)
       await server.start()
     },
     create: (path: string) => must(() => fetch(`${url}/v1/stream/${path}`, json('PUT'))),
@@ -45,6 +46,14 @@ export async function startStreamServer() {
       return response.headers.get('Stream-Next-Offset')!
     },
   }
+}
+
+/** Its stop() waits for every connection, which clients keep open; the HTTP server is a private field. */
+async function stopNow(server: DurableStreamTestServer): Promise<void> {
+  const { server: http } = server as unknown as { server?: Server | null }
+  const stopped = server.stop()
+  setImmediate(() => http?.closeAllConnections())
+  await stopped
 }
 
 export type StreamServer = Awaited<ReturnType<typeof startStreamServer>>
