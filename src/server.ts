@@ -37,6 +37,11 @@ export type { AgentOptions, AgentReference } from './agent/agent-options.js'
 export type { RunnableTool, ToolContext } from './tools/run-tool.js'
 export { createStore } from './claims/store.js'
 export type { Store } from './claims/store.js'
+export { postgresToolClaims } from './claims/postgres-tool-claims.js'
+export type {
+  PostgresToolClaims,
+  PostgresToolClaimsOptions,
+} from './claims/postgres-tool-claims.js'
 export { postgresLifecycle } from './runner/postgres-lifecycle.js'
 export type { PostgresLifecycle, PostgresLifecycleOptions } from './runner/postgres-lifecycle.js'
 export { createHandler } from './handler/create-handler.js'

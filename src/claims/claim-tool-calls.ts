@@ -55,17 +55,26 @@ export const claimToolCallsStatement = statement<
   ${take(t, '$3::text')}`,
 )
 
+// `locked`: free to take, but somebody has the row's lock just now, and what they do may change nothing. Of a
+// generation's own worker nothing is asked that its own rows need not have.
 export const claimOwnToolCallsStatement = statement<
-  [ids: string, workerId: string],
-  ClaimedToolCall
+  [ids: string, workerId: string, own: boolean],
+  ClaimedToolCall & { locked: boolean }
 >(
   'claim_own_tool_calls',
   (t) => `
   with candidate as (
     select c.id from ${t.toolCalls} c
      where c.id = any ($1::text[]) and c.status = 'pending' and ${approved}
-     for update skip locked)
-  ${take(t, '$2::text')}`,
+       and ($3::boolean or not c.worker_only and c.run_at <= now())
+     for update skip locked),
+  taken as (${take(t, '$2::text')})
+  select taken.*, false as locked from taken
+  union all
+  select c.id, c.generation_id, c.session_id, c.step, c.index, c.name, c.args, c.attempt, c.max_attempts, c.timeout_ms, true
+    from ${t.toolCalls} c
+   where not $3::boolean and c.id = any ($1::text[]) and c.status = 'pending' and ${approved} and not c.worker_only
+     and not exists (select 1 from candidate where candidate.id = c.id)`,
 )
 
 /** Takes up to `limit` pending calls of the given tools, by priority, then age. Moves them pending → executing. */
@@ -87,5 +96,21 @@ export function claimOwnToolCalls(
   ids: readonly string[],
   workerId: string,
 ): Promise<ClaimedToolCall[]> {
-  return db.query(claimOwnToolCallsStatement, [textArray(ids), workerId])
+  return db.query(claimOwnToolCallsStatement, [textArray(ids), workerId, true])
+}
+
+/**
+ * Takes these calls, for any executor: not those that only their agent's workers may run.
+ *
+ * @returns what was taken, and the ids that were not but may be soon (locked just now, or not due yet).
+ */
+export async function claimToolCallsById(
+  db: Database,
+  ids: readonly string[],
+  workerId: string,
+): Promise<{ claimed: ClaimedToolCall[]; later: string[] }> {
+  if (ids.length === 0) return { claimed: [], later: [] }
+  const rows = await db.query(claimOwnToolCallsStatement, [textArray(ids), workerId, false])
+  const later = rows.filter(({ locked }) => locked).map(({ id }) => id)
+  return { claimed: rows.filter(({ locked }) => !locked), later }
 }

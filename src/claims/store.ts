@@ -4,7 +4,7 @@
  */
 import { cancelGeneration } from './cancel.js'
 import { claimGenerations } from './claim-generations.js'
-import { claimOwnToolCalls, claimToolCalls } from './claim-tool-calls.js'
+import { claimOwnToolCalls, claimToolCalls, claimToolCallsById } from './claim-tool-calls.js'
 import { insertChunks } from './insert-chunks.js'
 import { generationForMessage, readGeneration, readToolCalls } from './read-generation.js'
 import { recordStep } from './record-step.js'
@@ -12,7 +12,8 @@ import { expireWaits, recoverWorkers } from './recover.js'
 import { putDownGeneration, releaseGeneration, releaseToolCalls } from './release.js'
 import { settleGeneration } from './settle-generation.js'
 import { settleToolCall, settleToolCalls } from './settle-tool-calls.js'
-import { deregisterWorker, registerWorker, renewLease } from './workers.js'
+import { releaseLostToolCalls } from './release-lost-claims.js'
+import { checkHeldToolCalls, deregisterWorker, registerWorker, renewLease } from './workers.js'
 import {
   toDatabase,
   type Database,
@@ -22,9 +23,11 @@ import {
 
 const verbs = {
   cancelGeneration,
+  checkHeldToolCalls,
   claimGenerations,
   claimOwnToolCalls,
   claimToolCalls,
+  claimToolCallsById,
   deregisterWorker,
   expireWaits,
   generationForMessage,
@@ -36,6 +39,7 @@ const verbs = {
   recoverWorkers,
   registerWorker,
   releaseGeneration,
+  releaseLostToolCalls,
   releaseToolCalls,
   renewLease,
   settleGeneration,

@@ -25,5 +25,10 @@ export interface ToolClaim {
   release?(): Promise<void>
 }
 
-/** @returns false when somebody else has it, or it is not to be run (any more). */
-export type ClaimToolCall<TRow = { id: string }> = (row: TRow) => Promise<ToolClaim | false>
+/**
+ * @returns the claim; false when somebody else has the call, or it is not to be run (any more): a change of its
+ *   row offers it again; 'later' when nothing may tell that it is free again: it is asked again by itself.
+ */
+export type ClaimToolCall<TRow = { id: string }> = (
+  row: TRow,
+) => Promise<ToolClaim | false | 'later'>

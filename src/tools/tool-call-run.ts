@@ -86,7 +86,8 @@ export class ToolCallRun {
 
   async #claimed(claim: ClaimToolCall<Row>): Promise<ToolClaim | RowVerdict> {
     try {
-      return (await claim(this.#row)) || 'passed'
+      const claimed = await claim(this.#row)
+      return claimed === 'later' ? 'retry' : claimed || 'passed'
     } catch (thrown) {
       this.#effect.onEffectError(toError(thrown), this.#row)
       return 'retry'
