@@ -3,7 +3,7 @@
  * streaming text would speak every word again and again.
  */
 import { useEffect, useRef, useState } from 'react'
-import { useSession, useToolCalls } from './chat-session.js'
+import { isAsking, useSession, useToolCalls } from './chat-session.js'
 import { isRunning, type Entry } from './entries.js'
 
 export function Announcer({ entries, isReady }: { entries: readonly Entry[]; isReady: boolean }) {
@@ -13,10 +13,7 @@ export function Announcer({ entries, isReady }: { entries: readonly Entry[]; isR
 
   useEffect(() => {
     if (!isReady) return
-    const asking = calls.filter(
-      ({ status, approvalsRequired, approvedAt }) =>
-        status === 'pending' && approvalsRequired > 0 && approvedAt === null,
-    )
+    const asking = calls.filter(isAsking)
     const news = new Map([
       ...entries.flatMap(newsOf),
       ...asking.map(

@@ -18,18 +18,28 @@ export function answerParts(
   message: MessageRecord | undefined,
   calls: readonly ToolCallRecord[],
 ): AnswerPart[] {
-  const parts = message === undefined ? partsOfTranscript(transcript) : partsOfMessage(message)
+  const parts =
+    message === undefined ? partsOfTranscript(transcript, calls) : partsOfMessage(message)
   // Calls are rows as well: they are shown even where the live text cannot be read.
   const shown = new Set(parts.map(({ key }) => key))
   const missing = calls.filter(({ id }) => !shown.has(callKey(id)))
   return [...parts, ...missing.map(({ id }) => callPart(id))]
 }
 
-function partsOfTranscript({ steps }: Transcript): AnswerPart[] {
+function partsOfTranscript({ steps }: Transcript, calls: readonly ToolCallRecord[]): AnswerPart[] {
   return steps.flatMap(({ text, toolCalls }, step) => [
     ...(text === '' ? [] : [textPart(step, text)]),
-    ...toolCalls.map((live) => ({ ...callPart(live.id), live })),
+    ...toolCalls.map((live) => ({ ...callPart(rowIdOf(live, step, calls)), live })),
   ])
+}
+
+/** The live text knows a call by its provider's id, which a provider may give twice; the row's never repeats. */
+function rowIdOf(
+  { id }: TranscriptToolCall,
+  step: number,
+  calls: readonly ToolCallRecord[],
+): string {
+  return calls.find((call) => call.providerCallId === id && call.step === step)?.id ?? id
 }
 
 function partsOfMessage({ parts, content }: MessageRecord): AnswerPart[] {

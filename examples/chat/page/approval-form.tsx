@@ -74,7 +74,8 @@ export function Votes({ call }: { call: ToolCallRecord }) {
   )
 }
 
-function useVotes(toolCallId: string) {
+/** None for a call that has no row yet. */
+export function useVotes(toolCallId: string | undefined) {
   return useApprovals(useSession()).flatMap((approval) => {
     const { action } = approval
     return approval.toolCallId === toolCallId && action !== 'requested'

@@ -1,7 +1,12 @@
 /** A chat in React: the open session, its rows as state, and its live texts. */
 import { useLiveQuery } from '@tanstack/react-db'
 import { createContext, useContext, useEffect, useState, useSyncExternalStore } from 'react'
-import { openSession, type ChatSession, type LiveTextState } from 'electric-ai-db/client'
+import {
+  openSession,
+  type ChatSession,
+  type LiveTextState,
+  type ToolCallRecord,
+} from 'electric-ai-db/client'
 import { ACTOR, API_URL } from './surroundings.js'
 
 export const SessionContext = createContext<ChatSession | undefined>(undefined)
@@ -68,10 +73,22 @@ export function useGenerations(session: ChatSession) {
   ).data
 }
 
+/** In the order in which they were asked for. */
 export function useToolCalls(session: ChatSession) {
   const { toolCalls } = session.collections
-  return useLiveQuery((q) => q.from({ call: toolCalls }).orderBy((r) => r.call.index), [toolCalls])
-    .data
+  return useLiveQuery(
+    (q) =>
+      q
+        .from({ call: toolCalls })
+        .orderBy((r) => r.call.createdAt)
+        .orderBy((r) => r.call.index),
+    [toolCalls],
+  ).data
+}
+
+/** Waits for people. */
+export function isAsking({ status, approvalsRequired, approvedAt }: ToolCallRecord): boolean {
+  return status === 'pending' && approvalsRequired > 0 && approvedAt === null
 }
 
 export function useApprovals(session: ChatSession) {

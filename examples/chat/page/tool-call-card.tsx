@@ -1,7 +1,8 @@
 /** One tool call, live: what was asked for, where it stands, what came back, and who must agree to it. */
 import { useState } from 'react'
 import type { ToolCallRecord, TranscriptToolCall } from 'electric-ai-db/client'
-import { ApprovalForm, Votes } from './approval-form.js'
+import { ApprovalForm, useVotes, Votes } from './approval-form.js'
+import { isAsking } from './chat-session.js'
 import { Icon, type IconName } from './icon.js'
 
 export interface ToolCallCardProps {
@@ -10,7 +11,8 @@ export interface ToolCallCardProps {
   live: TranscriptToolCall | undefined
 }
 
-type Stand = 'writing' | 'asking' | 'waiting' | 'running' | 'completed' | 'failed' | 'cancelled'
+type Stand =
+  'writing' | 'asking' | 'waiting' | 'running' | 'completed' | 'denied' | 'failed' | 'cancelled'
 
 const STANDS: Record<Stand, { label: string; icon: IconName }> = {
   writing: { label: 'being written', icon: 'pencil' },
@@ -18,15 +20,16 @@ const STANDS: Record<Stand, { label: string; icon: IconName }> = {
   waiting: { label: 'waits for an executor', icon: 'clock' },
   running: { label: 'running', icon: 'clock' },
   completed: { label: 'done', icon: 'check' },
+  denied: { label: 'denied', icon: 'cross' },
   failed: { label: 'failed', icon: 'cross' },
   cancelled: { label: 'cancelled', icon: 'stop' },
 }
 
 export function ToolCallCard({ call, live }: ToolCallCardProps) {
-  const stand = standOf(call, live)
-  const isAsking = stand === 'asking'
+  const isDenied = useVotes(call?.id).some(({ action }) => action === 'denied')
+  const stand = isDenied ? 'denied' : standOf(call, live)
   const [wanted, setWanted] = useState<boolean>()
-  const isOpen = wanted ?? isAsking
+  const isOpen = wanted ?? stand === 'asking'
   const name = call?.name ?? live?.name ?? 'tool'
   const { label, icon } = STANDS[stand]
   return (
@@ -56,7 +59,7 @@ export function ToolCallCard({ call, live }: ToolCallCardProps) {
           {call !== undefined && call.approvalsRequired > 0 && <Votes call={call} />}
         </div>
       )}
-      {isAsking && call !== undefined && <ApprovalForm call={call} />}
+      {stand === 'asking' && call !== undefined && <ApprovalForm call={call} />}
     </section>
   )
 }
@@ -78,7 +81,7 @@ function standOf(call: ToolCallRecord | undefined, live: TranscriptToolCall | un
   }
   if (call.status === 'executing') return 'running'
   if (call.status !== 'pending') return call.status
-  return call.approvalsRequired > 0 && call.approvedAt === null ? 'asking' : 'waiting'
+  return isAsking(call) ? 'asking' : 'waiting'
 }
 
 /** The arguments in one short line. */
