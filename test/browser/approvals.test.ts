@@ -38,7 +38,7 @@ describe.skipIf(noChromium)(`approvals on the page ${noChromium ?? ''}`, () => {
     await guest.getByLabel('Reason (optional)').fill('We need it.')
     await guest.getByRole('button', { name: 'Deny' }).click()
     const answer = await wholeAnswer(host)
-    await answer.locator('.tool-card[data-stand=failed] .tool-head').click()
+    await answer.locator('.tool-card[data-stand=denied] .tool-head').click()
     await answer.getByText(/^Guest .* denied it: “We need it.”$/).waitFor()
     expect(await answers(host).getByRole('figure', { name: 'Result' }).count()).toBe(0)
   })

@@ -8,7 +8,7 @@ import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
-import { afterAll, afterEach, beforeAll, expect } from 'vitest'
+import { afterAll, afterEach, beforeAll, expect, vi } from 'vitest'
 
 const EXECUTABLE = process.env.CHROMIUM_PATH || '/usr/bin/chromium'
 
@@ -39,6 +39,8 @@ export interface TestBrowser {
 
 /** Registers start, stop and the check of every console. Call it in a `describe`. */
 export function useBrowser(): TestBrowser {
+  // Later than any wait of the page's, whose error says what was waited for.
+  vi.setConfig({ testTimeout: 4 * PATIENCE_MS })
   let browser: Browser
   let contexts: BrowserContext[] = []
   let allowed: RegExp[] = []
