@@ -43,7 +43,13 @@ function Chat({ session }: { session: ChatSession }) {
   })
   return (
     <main className="chat-main single">
-      <div ref={place} className="thread-scroll" tabIndex={0} role="group" aria-label="Conversation">
+      <div
+        ref={place}
+        className="thread-scroll"
+        tabIndex={0}
+        role="group"
+        aria-label="Conversation"
+      >
         <ol className="thread">
           {messages.map((message) => (
             <Message
