@@ -32,8 +32,11 @@ export class Connection {
   readonly #failing = new Map<string, AiDbError>()
   readonly #sleepers = new Set<() => void>()
   readonly #window = browserWindow()
+  readonly #onWake: () => void
 
-  constructor() {
+  /** @param onWake Called whenever it may pay to try again. */
+  constructor(onWake: () => void) {
+    this.#onWake = onWake
     this.#window?.addEventListener('online', this.wake)
     this.#window?.addEventListener('offline', this.#publish)
   }
@@ -64,6 +67,7 @@ export class Connection {
   /** Whoever pauses tries again now. */
   readonly wake = (): void => {
     for (const wake of [...this.#sleepers]) wake()
+    this.#onWake()
     this.#publish()
   }
 

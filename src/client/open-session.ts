@@ -111,7 +111,11 @@ class OpenSession implements ChatSession {
     const request = makeHandlerFetch(options)
     this.sessionId = sessionId
     this.#agent = agent
-    this.connection = new Connection()
+    this.connection = new Connection(() => {
+      // The connection that is waited on may be dead; a tab may have closed and left something to send.
+      this.#held.polls.refresh()
+      void this.#writes.takeOver()
+    })
     this.#held = holdLivePolls(url, options, request)
     const { polls } = this.#held
     const source = { url, sessionId, live, fetch: request, polls }
@@ -172,8 +176,6 @@ class OpenSession implements ChatSession {
 
   refresh(): void {
     this.connection.wake()
-    this.#held.polls.refresh()
-    void this.#writes.takeOver()
   }
 
   close(): Promise<void> {

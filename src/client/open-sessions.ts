@@ -65,7 +65,7 @@ let opened = 0
 
 class OpenSessions implements SessionList {
   readonly collection: RecordCollection<SessionRecord>
-  readonly connection = new Connection()
+  readonly connection: Connection
   readonly ready: Promise<void>
   readonly #actorId: string
   readonly #writes: OptimisticWrites<ListWrite>
@@ -75,6 +75,10 @@ class OpenSessions implements SessionList {
   constructor(options: SessionsOptions & { url: string; live: 'long-poll' | 'sse' }) {
     const { url, live, actorId = 'me', storage } = options
     const request = makeHandlerFetch(options)
+    this.connection = new Connection(() => {
+      this.#held.polls.refresh()
+      void this.#writes.takeOver()
+    })
     opened += 1
     this.#actorId = actorId
     this.#held = holdLivePolls(url, options, request)
@@ -120,8 +124,6 @@ class OpenSessions implements SessionList {
 
   refresh(): void {
     this.connection.wake()
-    this.#held.polls.refresh()
-    void this.#writes.takeOver()
   }
 
   close(): Promise<void> {
