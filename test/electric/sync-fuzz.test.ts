@@ -234,6 +234,7 @@ function startClient(client: Client, run: string) {
     params,
     replica: (client.mode === 'on-demand' ? 'full' : client.replica) as 'full',
     ...(columns ? { columns } : {}),
+    ...(synced.electricSecret ? { secret: synced.electricSecret } : {}),
   }
   const chosen = columns?.map((name) => `"${name}"`).join(', ') ?? '*'
   const sql = `select to_jsonb(t) as row from (select ${chosen} from ${quoted(client.table)} where ${text}) t`
@@ -244,6 +245,7 @@ function startClient(client: Client, run: string) {
   const rotate = async () => {
     const query = new URLSearchParams({ table: shape.table, where: text, replica: shape.replica })
     for (const [n, value] of Object.entries(params)) query.set(`params[${n}]`, value)
+    if (synced.electricSecret) query.set('secret', synced.electricSecret)
     if (columns) query.set('columns', columns.map((name) => `"${name}"`).join(','))
     await fetch(`${synced.electricUrl}/v1/shape?${query}`, { method: 'DELETE' })
   }
