@@ -1,6 +1,6 @@
 /** Talking on the chat page: with tools, from two tabs, from another browser, with stop, edit and retry. */
 import { describe, expect, it } from 'vitest'
-import { noChromium, useBrowser } from '../support/browser.js'
+import { noChromium, takeScreenshot, useBrowser } from '../support/browser.js'
 import { pollUntil } from '../support/poll-until.js'
 import {
   answers,
@@ -159,5 +159,50 @@ describe.skipIf(noChromium)(`a conversation on the page ${noChromium ?? ''}`, ()
     await first.getByRole('heading', { name: 'What would you like to know?' }).waitFor()
     expect(await titles(second)).toEqual(['Renamed'])
     expect(await messageBox(first).isVisible()).toBe(true)
+  })
+
+  it('says why an answer failed, in every tab', async () => {
+    const person = await browser.newPerson()
+    const first = await openPage(person, world.web.url)
+    const link = await beginChat(first, 'Hello')
+    const second = await openPage(person, link)
+    await wholeAnswer(second)
+    const { sql, schema } = world.database
+    const sessionId = new URL(link).searchParams.get('session')!
+    // For an agent that no worker has, so it stays where it is until somebody gives up on it.
+    await sql`
+      insert into ${sql(schema)}.messages (session_id, role, actor_id, target_agent, content)
+      values (${sessionId}, 'user', 'guest-of-another-app', 'nobody', 'Is nobody there?')`
+    await first.getByText('nobody is about to answer…').waitFor()
+    await sql`
+      update ${sql(schema)}.generations
+         set status = 'failed', error = 'No worker has this agent.', completed_at = now()
+       where session_id = ${sessionId} and agent_name = 'nobody'`
+    for (const page of [first, second]) {
+      await page.getByText('The answer failed: No worker has this agent.').first().waitFor()
+    }
+    await takeScreenshot(first, 'failed')
+  })
+
+  it('stays at the end while the reader is there, and leaves a reader who scrolled up alone', async () => {
+    const person = await browser.newPerson({ viewport: { width: 900, height: 420 } })
+    const page = await openPage(person, world.web.url)
+    await beginChat(page, STORY)
+    const place = page.locator('.thread-scroll')
+    const distance = () => place.evaluate((it) => it.scrollHeight - it.scrollTop - it.clientHeight)
+    await midSentence(page, 700)
+    expect(await place.evaluate((it) => it.scrollHeight > it.clientHeight + 100)).toBe(true)
+    expect(await distance()).toBeLessThan(60)
+
+    await place.hover()
+    await page.mouse.wheel(0, -5_000)
+    await page.getByRole('button', { name: 'To the newest message' }).waitFor()
+    const shown = (await newestAnswer(page).innerText()).length
+    await midSentence(page, shown + 60)
+    expect(await place.evaluate((it) => it.scrollTop)).toBe(0)
+
+    await page.getByRole('button', { name: 'To the newest message' }).click()
+    await wholeAnswer(page)
+    await pollUntil('the end', async () => (await distance()) < 60)
   })
 })
