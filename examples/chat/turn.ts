@@ -4,8 +4,10 @@
  */
 import { followGeneration, sendMessage } from '../../src/server.js'
 import type { GenerationUpdate } from '../../src/server.js'
+import { Consent } from './consent.js'
 import type { Demo } from './demo.js'
 import { Reading } from './reading.js'
+import { demoTools } from './tools.js'
 
 export interface Turn {
   question: string
@@ -29,6 +31,12 @@ export interface TurnOptions {
 /** In mid-sentence: so much has been read, and the sentence is not over. */
 const KILL_AFTER_CHARS = 60
 
+const ASKED_ABOUT = new Set(
+  demoTools()
+    .filter(({ needsApproval }) => needsApproval)
+    .map(({ name }) => name),
+)
+
 /** @returns the turn as it ended; its status is 'cancelled' when the signal fired. */
 export async function takeTurn(demo: Demo, options: TurnOptions): Promise<Turn> {
   const { db, store, streamsUrl, workers, screen } = demo
@@ -46,8 +54,11 @@ export async function takeTurn(demo: Demo, options: TurnOptions): Promise<Turn> 
     showProgress(demo, turn)
   }
   showProgress(demo, turn)
+  const asked = { db, screen, sessionId, generationId, tools: ASKED_ABOUT, signal }
+  const consent = new Consent(asked)
   for await (const update of followGeneration({ db, streams, generationId, signal })) {
     show(demo, turn, update)
+    consent.take(update)
     if (options.kill) killInMidSentence(demo, turn, update)
   }
   if (signal.aborted && (await store.cancelGeneration(generationId))) turn.status = 'cancelled'

@@ -76,9 +76,18 @@ describe('npm run demo', () => {
       attempts: 2,
     })
     expect(killToNextTokenMs).toBeGreaterThan(0)
-    expect(killToNextTokenMs).toBeLessThan(1_000)
+    // Under a second on a machine that does nothing else; other test files run beside this one.
+    expect(killToNextTokenMs).toBeLessThan(5_000)
     expect(run.stdout).toContain(answer)
     await expectNothingLeft(run.pid)
+  }, 60_000)
+
+  it('denies what needs a person when there is none to ask, and ends', async () => {
+    const run = await runDemo('--ask', 'Delete the file notes.txt', '--json', '--data-dir', dataDir)
+    expect(run.code, run.stderr).toBe(0)
+    expect(run.stderr).toContain('denied, as there is nobody to ask: delete_file')
+    expect(run.report()).toMatchObject({ generation: 'completed', toolCalls: 1 })
+    expect(run.stdout).toContain('denied by terminal')
   }, 60_000)
 
   it.each([
