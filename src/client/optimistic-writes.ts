@@ -102,7 +102,7 @@ export class OptimisticWrites<Write extends { id: string }> {
       const body = await outcome
       const echoes = this.#verbs.echoes?.(write, body) ?? true
       if (echoes) await this.#echo(body.txid, shown.collections)
-      shown.replace()
+      await shown.replace()
       return body
     } catch (thrown) {
       const error = thrown instanceof AiDbError ? thrown : closedError()
@@ -152,16 +152,20 @@ export function refusedAction(id: string, error: AiDbError): SessionAction {
   return { id, isPersisted: { promise } }
 }
 
-/** The optimistic rows of one write, in a transaction that ends when told. */
+/**
+ * The optimistic rows of one write, in a transaction that is committed when the synced rows are there.
+ *
+ * Until then it is not even begun to be persisted, in TanStack DB's eyes: while one persists, all
+ * synced changes of its collections are held back, and with a phone in a tunnel or a slow server a
+ * person's own message would stop the answers and messages of others.
+ */
 class ShownWrite {
-  readonly transaction: Transaction
-  #replace!: () => void
+  readonly transaction: Transaction = createTransaction({
+    autoCommit: false,
+    mutationFn: () => Promise.resolve(),
+  })
 
   constructor() {
-    const replaced = new Promise<void>((resolve) => {
-      this.#replace = resolve
-    })
-    this.transaction = createTransaction({ mutationFn: () => replaced })
     this.transaction.isPersisted.promise.catch(() => undefined)
   }
 
@@ -171,14 +175,14 @@ class ShownWrite {
   }
 
   /** The synced rows are there. */
-  replace(): void {
-    this.#replace()
+  async replace(): Promise<void> {
+    await this.transaction.commit()
   }
 
   takeBack(error: Error): void {
-    if (this.transaction.state !== 'persisting') return
+    if (this.transaction.state !== 'pending') return
     this.transaction.error = { message: error.message, error: toError(error) }
+    // 'Secondary': others that touched the same rows stay.
     this.transaction.rollback({ isSecondaryRollback: true })
-    this.#replace()
   }
 }

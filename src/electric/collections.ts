@@ -6,16 +6,14 @@
  * `collection.utils.awaitTxId(txid)` tells when a verb's transaction has arrived.
  *
  * What differs from plain `electricCollectionOptions`: requests that fail are made again, for ever
- * (`lasting-fetch.ts`), and what others write is shown while a local write is still on its way.
- * Plainly, TanStack DB holds all of a collection's synced changes back until every optimistic write to
- * it has settled; offline, or with a slow server, a person's own message would stop the answer of another.
+ * (`lasting-fetch.ts`).
  */
 import { snakeCamelMapper, type ShapeStreamOptions } from '@electric-sql/client'
 import {
   electricCollectionOptions,
   type ElectricCollectionUtils,
 } from '@tanstack/electric-db-collection'
-import type { CollectionConfig, SyncConfig } from '@tanstack/db'
+import type { CollectionConfig } from '@tanstack/db'
 import {
   records,
   type ApprovalRecord,
@@ -98,7 +96,7 @@ function recordCollectionOptions<Record extends { id: string }>(
 ): RecordCollectionConfig<Record> {
   const own = 'shapeUrl' in options
   const url = own ? absoluteUrl(options.shapeUrl) : absoluteUrl(options.url) + path
-  const config = electricCollectionOptions({
+  return electricCollectionOptions({
     id: options.id ?? `${shape}:${url}`,
     schema: records[shape] as never,
     getKey: (row: { id: string }) => row.id,
@@ -106,7 +104,6 @@ function recordCollectionOptions<Record extends { id: string }>(
     gcTime: 0,
     shapeOptions: shapeStreamOptions(url, options, own ? (options.params ?? {}) : {}),
   } as never) as unknown as RecordCollectionConfig<Record>
-  return { ...config, sync: shownAtOnce(config.sync) }
 }
 
 function shapeStreamOptions(
@@ -138,14 +135,6 @@ function shapeStreamOptions(
       await health.pause(jittered(2_000))
       return {}
     },
-  }
-}
-
-function shownAtOnce<Record extends object>(sync: SyncConfig<Record, string>) {
-  return {
-    ...sync,
-    sync: (params: Parameters<SyncConfig<Record, string>['sync']>[0]) =>
-      sync.sync({ ...params, begin: () => params.begin({ immediate: true }) }),
   }
 }
 
