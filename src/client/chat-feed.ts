@@ -114,7 +114,10 @@ export class ChatFeed {
     if (this.#watching > 1) return
     const { messages, generations, toolCalls, approvals } = this.#session.collections
     const watched = [
-      ...[messages, toolCalls, approvals].map((rows) => rows.subscribeChanges(this.wake)),
+      // One by one: the newest TanStack DB's types cannot call a union of them.
+      messages.subscribeChanges(this.wake),
+      toolCalls.subscribeChanges(this.wake),
+      approvals.subscribeChanges(this.wake),
       generations.subscribeChanges(() => {
         this.#followTexts()
         this.wake()
