@@ -16,6 +16,7 @@ import type { StandardSchemaV1 } from '@standard-schema/spec'
 import type { Collection, UtilsRecord } from '@tanstack/db'
 import type { ChunkContract } from '../contract/shapes.js'
 import { AiDbError, toError } from '../errors.js'
+import { persisted } from '../internal/persisted.js'
 import { requireOwnCopy } from '../internal/source-collections.js'
 import type { KeepsLiterals } from '../tools/keeps-literals.js'
 import { ChunkPacker } from './chunk-packer.js'
@@ -62,6 +63,10 @@ export interface ChunkOptions<TInsert extends object> {
   signal?: AbortSignal
   /** What becomes of the rows of a cancelled stream. @default 'keep' */
   onCancelled?: 'keep' | 'delete'
+  /** Stores a row, where the collection cannot by itself. @default `collection.insert(row)` */
+  insert?: (row: TInsert) => unknown
+  /** Deletes rows by their ids, where the collection cannot by itself. @default `collection.delete(ids)` */
+  delete?: (ids: string[]) => unknown
 }
 
 export interface StreamToCollectionResult {
@@ -140,16 +145,21 @@ async function finish(
 class ChunkRows {
   written = 0
   readonly #collection: ErasedOptions['collection']
+  readonly #insert: (row: ChunkContract) => unknown
+  readonly #delete: (ids: string[]) => unknown
   readonly #maxPending: number
   readonly #pending = new Set<Promise<unknown>>()
   readonly #ids: string[] = []
   #nextIndex: number
   #refused: { error: unknown } | undefined
 
-  constructor({ collection, maxPending = 64, startIndex = 0 }: ErasedOptions) {
+  constructor(options: ErasedOptions) {
+    const { collection } = options
     this.#collection = collection
-    this.#maxPending = maxPending
-    this.#nextIndex = startIndex
+    this.#insert = options.insert ?? ((row) => collection.insert(row))
+    this.#delete = options.delete ?? ((ids) => collection.delete(ids))
+    this.#maxPending = options.maxPending ?? 64
+    this.#nextIndex = options.startIndex ?? 0
   }
 
   append(makeRow: (index: number) => ChunkContract | KeepsLiterals): void {
@@ -157,11 +167,11 @@ class ChunkRows {
     try {
       const row = makeRow(this.#nextIndex) as ChunkContract
       requireIndex(row, this.#nextIndex)
-      const { isPersisted } = this.#collection.insert(row)
+      const inserted = persisted(this.#insert(row))
       this.#ids.push(row.id)
       this.#nextIndex += 1
       this.written += 1
-      this.#watch(isPersisted.promise)
+      this.#watch(inserted)
     } catch (error) {
       this.#refused ??= { error }
     }
@@ -182,11 +192,11 @@ class ChunkRows {
   async deleteAll(): Promise<void> {
     await Promise.all(this.#pending)
     const there = this.#ids.filter((id) => this.#collection.has(id))
-    if (there.length > 0) await this.#collection.delete(there).isPersisted.promise
+    if (there.length > 0) await persisted(this.#delete(there))
   }
 
-  #watch(persisted: Promise<unknown>): void {
-    const watched: Promise<unknown> = persisted
+  #watch(inserted: Promise<unknown>): void {
+    const watched: Promise<unknown> = inserted
       .catch((error: unknown) => {
         this.#refused ??= { error }
       })

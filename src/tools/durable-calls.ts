@@ -129,8 +129,13 @@ export class DurableCalls {
     await this.#collection.stateWhenReady()
     const existing = this.#collection.get(key)
     if (existing) refuseOtherCall(call.id, row, existing)
-    else await persisted(this.#options.insert?.(row) ?? this.#collection.insert(row))
+    else await persisted(this.#insert(row))
     return row
+  }
+
+  #insert(row: Row): unknown {
+    const { insert } = this.#options
+    return insert ? insert(row) : this.#collection.insert(row)
   }
 
   #generationOf(context: DurableToolContext): string | undefined {
