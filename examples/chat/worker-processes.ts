@@ -36,6 +36,8 @@ interface Places {
 const SCRIPT = fileURLToPath(new URL('worker.ts', import.meta.url))
 /** A worker that does not leave by then is killed: nothing is lost by that. */
 const STOP_MS = 4_000
+/** How long the others work alone. */
+const REPLACE_AFTER_MS = 1_000
 
 export class WorkerProcesses {
   /** Told of every report, after it is kept. */
@@ -104,9 +106,15 @@ export class WorkerProcesses {
       this.#alive.delete(worker)
       // One that never worked would die again.
       const worked = await ready.then(() => true).catch(() => false)
-      if (worked && !this.#stopping) this.#fork()
+      if (worked) this.#replace()
     })
     if (this.#places !== undefined) this.#order(worker, { type: 'start', ...this.#places })
+  }
+
+  /** Starting one takes a core for a while, and whoever takes the work over needs it more. */
+  #replace(): void {
+    const afterMs = this.#alive.size === 0 ? 0 : REPLACE_AFTER_MS
+    setTimeout(() => this.#stopping || this.#fork(), afterMs).unref()
   }
 
   #order({ child }: WorkerProcess, order: WorkerOrder): void {

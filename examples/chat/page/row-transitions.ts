@@ -27,6 +27,10 @@ export function useRowTransitions(session: ChatSession): readonly RowTransition[
 type Tell = (fresh: RowTransition[]) => void
 type Row = { id: string }
 type Change<R> = { type: 'insert' | 'update' | 'delete'; value: R; previousValue?: R }
+interface WatchedCollection<R> {
+  values(): IterableIterator<R>
+  subscribeChanges(on: (changes: Change<R>[]) => void): { unsubscribe(): void }
+}
 type Described = { state: string; detail: string }
 
 let counted = 0
@@ -36,10 +40,10 @@ function watchRows(session: ChatSession, tell: Tell): () => void {
 
   const watch = <R extends Row>(
     table: RowTransition['table'],
-    collection: { subscribeChanges(on: (changes: Change<R>[]) => void): { unsubscribe(): void } },
+    collection: WatchedCollection<R>,
     describe: (row: R) => Described,
   ) => {
-    const known = new Map<string, string>()
+    const known = new Map([...collection.values()].map((row) => [row.id, describe(row).state]))
     const subscription = collection.subscribeChanges((changes) => {
       const fresh = changes.flatMap((change): RowTransition[] => {
         const { id } = change.value
@@ -63,7 +67,7 @@ function watchRows(session: ChatSession, tell: Tell): () => void {
     })),
     watch('generations', generations, (row) => ({
       state: row.waitReason === null ? row.status : `${row.status} for ${row.waitReason}`,
-      detail: `attempt ${row.attempt}, step ${row.step}${row.workerId === null ? '' : `, ${shortId(row.workerId)}`}`,
+      detail: `attempt ${row.attempt}${row.workerId === null ? '' : `, ${shortId(row.workerId)}`}`,
     })),
     watch('tool_calls', toolCalls, (row) => ({
       state: row.approvedAt !== null && row.status === 'pending' ? 'approved' : row.status,
