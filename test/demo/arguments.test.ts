@@ -10,6 +10,9 @@ describe('readWish', () => {
     [['--asc', 'x'], '--asc'],
     [['--data-dir', '', '--ask', 'x'], '--data-dir is empty'],
     [['--kill=yes', '--ask', 'x'], '--kill'],
+    [['--port', '70000'], '--port is "70000"'],
+    [['--port', 'x'], '--port is "x"'],
+    [['--page', '--ask', 'x'], '--page takes no question'],
     [['what', 'is', '17*23?'], "'what'"],
   ])('refuses %j and names what is wrong', (argv, named) => {
     expect(() => readWish(argv)).toThrow(UsageError)
@@ -18,5 +21,11 @@ describe('readWish', () => {
 
   it('takes a question that begins with a dash', () => {
     expect(readWish(['--ask=-5+3'])).toEqual({ ask: '-5+3', json: false, kill: false, help: false })
+  })
+
+  it('takes the page alone, at a port', () => {
+    const plain = { json: false, kill: false, help: false }
+    expect(readWish(['--page', '--port', '0'])).toEqual({ ...plain, page: true, port: 0 })
+    expect(readWish([])).toEqual(plain)
   })
 })

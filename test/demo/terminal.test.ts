@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
+import { get, type IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
@@ -29,7 +30,10 @@ function startDemo(...args: string[]) {
     detached: true,
   })
   const exited = once(child, 'exit') as Promise<[number | null, string | null]>
-  return { child, exited, stderr: text(child.stderr) }
+  const said: string[] = []
+  child.stderr.setEncoding('utf8').on('data', (piece: string) => said.push(piece))
+  const stderr = once(child.stderr, 'close').then(() => said.join(''))
+  return { child, exited, stderr, said }
 }
 
 async function runDemo(...args: string[]) {
@@ -37,6 +41,13 @@ async function runDemo(...args: string[]) {
   const [stdout, errors, [code]] = await Promise.all([text(child.stdout), stderr, exited])
   const report = () => JSON.parse(stdout.trimEnd().split('\n').at(-1)!) as Record<string, unknown>
   return { code, stdout, stderr: errors, report, pid: child.pid! }
+}
+
+/** `fetch` would not send another host. */
+async function statusFor(url: string, headers: Record<string, string>): Promise<number> {
+  const [response] = (await once(get(url, { headers }), 'response')) as [IncomingMessage]
+  response.resume()
+  return response.statusCode!
 }
 
 /** Nothing that was started is left: not in the process group, and no Postgres either. */
@@ -110,6 +121,29 @@ describe('npm run demo', () => {
     child.kill('SIGKILL')
     await expectNothingLeft(child.pid!)
   })
+
+  it('serves the chat page to this machine alone, and stops it on SIGTERM', async () => {
+    const args = ['--page', '--port', '0', '--data-dir', dataDir]
+    const { child, exited, said } = startDemo(...args)
+    const url = await vi.waitFor(() => /chat page: (\S+)/.exec(said.join(''))![1]!, 60_000)
+    const page = await fetch(url)
+    expect(await page.text()).toMatch(/<meta name="actor" content="guest-[0-9a-f]{16}" \/>/)
+    expect(page.headers.get('content-security-policy')).toContain("default-src 'self'")
+    const cookie = page.headers.get('set-cookie')!
+    expect(cookie).toMatch(/HttpOnly; SameSite=Lax/)
+
+    const list = `${url}/api/shapes/sessions?offset=-1`
+    expect((await fetch(list)).status).toBe(401)
+    expect((await fetch(list, { headers: { cookie: cookie.split(';')[0]! } })).status).toBe(200)
+    expect((await fetch(`${url}/index.html`)).status).toBe(404)
+    expect((await fetch(`${url}/%2e%2e/package.json`)).status).toBe(404)
+    expect((await fetch(`${url}/demo/kill`, { method: 'POST', body: '{}' })).status).toBe(403)
+    expect(await statusFor(url, { host: 'rebound.example' })).toBe(421)
+
+    child.kill('SIGTERM')
+    expect(await exited).toEqual([143, null])
+    await expectNothingLeft(child.pid!)
+  }, 90_000)
 
   it.each([
     [['--ask', ''], '--ask'],
