@@ -70,7 +70,9 @@ export async function askToWrite(
 
 async function refusal(response: Response): Promise<WriteAnswer> {
   const error = await errorOfResponse(response)
-  if (!isPassing(response.status)) return { kind: 'refused', error }
+  // Who must log in anew loses nothing that was written meanwhile: it waits, and refresh() sends it.
+  const mustLogIn = response.status === 401
+  if (!mustLogIn && !isPassing(response.status)) return { kind: 'refused', error }
   const seconds = Number(response.headers.get('retry-after') ?? 0)
   const retryAfterMs = Number.isFinite(seconds) ? Math.min(seconds, 60) * 1000 : 0
   return { kind: 'passing', error, retryAfterMs }

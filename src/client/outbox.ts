@@ -1,8 +1,8 @@
 /**
  * Writes on their way to the handler: one at a time, in order, each until the server has said yes or no.
  *
- * A network failure, 5xx and 429 are tried again, jittered, and at once when the connection is woken; a
- * refusal ends that write alone. The next write does not wait for the last one's echo, only for its
+ * A network failure, 5xx, 429 and 401 are tried again, jittered, and at once when the connection is woken; any
+ * other refusal ends that write alone. The next write does not wait for the last one's echo, only for its
  * answer. That a request whose answer was lost is sent again is harmless: every write has an id.
  *
  * Bounded: what does not fit is refused with OUTBOX_FULL, not forgotten.

@@ -232,6 +232,18 @@ describe('writes that cannot go out', () => {
     expect(storage.length).toBe(0)
   })
 
+  test('whose login has expired wait for the next one and go out with refresh()', async () => {
+    const tab = await readyTab()
+    const letThrough = world.gate.answer(isSend, 401)
+    const action = tab.send('written after the login had expired')
+    await pollUntil('the reason', () => tab.connection.get().error?.code === 'UNAUTHENTICATED')
+    expect(tab.connection.get().waiting).toBe(1)
+    letThrough()
+    tab.refresh()
+    await action.isPersisted.promise
+    expect(await rowsOf(tab.sessionId)).toEqual(['written after the login had expired'])
+  })
+
   test('are refused, not forgotten, when too many wait', async () => {
     const tab = await readyTab()
     world.gate.shut()
