@@ -27,7 +27,12 @@ const NEWER = {
   '@durable-streams/client': '0.2.7',
 }
 const ONE_COPY = ['@tanstack/db', '@durable-streams/client']
-const SUITES = ['test/primitives', 'test/types', 'test/client/writes.test.ts', 'test/client/sync.test.ts']
+const SUITES = [
+  'test/primitives',
+  'test/types',
+  'test/client/writes.test.ts',
+  'test/client/sync.test.ts',
+]
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const scratch = mkdtempSync(join(tmpdir(), 'electric-ai-db-newest-'))
