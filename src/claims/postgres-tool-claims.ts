@@ -90,7 +90,7 @@ class ToolCallHolder {
     const id = `${this.#options.name}-${crypto.randomUUID()}`
     const { name, leaseMs } = this.#options
     await this.#store.registerWorker({
-      ...{ id, name, leaseMs, agents: [], tools: [], slots: 0, locked: false, version: '' },
+      ...{ id, name, leaseMs, agents: [], tools: [], slots: 1, locked: false, version: '' },
     })
     this.#workerId = id
   }

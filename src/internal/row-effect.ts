@@ -65,7 +65,7 @@ export function createRowEffect<TContext extends Context, TRow extends object>(
   let disposing: Promise<void> | undefined
   const disposeOnce = async (reason: unknown) => {
     abort.abort(reason ?? new AiDbError('CANCELLED', `${options.what} was disposed.`))
-    await Promise.all([following, rows.settled()])
+    await Promise.all([following, rows.stop()])
   }
   return {
     dispose: (reason) => (disposing ??= disposeOnce(reason)),
@@ -88,7 +88,6 @@ async function follow<TContext extends Context, TRow extends object>(
     await effect.dispose()
     if (!failed || signal.aborted) return
     options.onError(failed)
-    rows.forgetPresent()
     if (Date.now() - began > RETRY_MS.most) failures = 0
     await delay(jittered(backOffMs(failures)), signal)
     if (signal.aborted) return
@@ -115,7 +114,11 @@ function openEffect<TContext extends Context, TRow extends object>(
       onEnter: ({ key, value }) => rows.seen(key, value),
       onUpdate: ({ key, value }) => rows.seen(key, value),
       onExit: ({ key }) => rows.gone(key),
-      onSourceError: (error) => fail(error),
+      onSourceError: (error) => {
+        // At once: what has not begun would begin on a collection that takes no writes.
+        rows.forgetPresent()
+        fail(error)
+      },
     })
     dispose = effect.dispose
   } catch (error) {
@@ -131,11 +134,13 @@ class RowQueue<TContext extends Context, TRow extends object> {
   readonly #options: RowEffectOptions<TContext, TRow>
   readonly #present = new Map<Key, TRow>()
   readonly #waiting = new Set<Key>()
-  readonly #running = new Map<Key, Promise<void>>()
+  /** Each with a signal of its own: a shared one would gather a listener for each row. */
+  readonly #running = new Map<Key, { ended: Promise<void>; abort: AbortController }>()
   /** Changed while being run: offered again afterwards. */
   readonly #changed = new Set<Key>()
   readonly #finished = new Set<Key>()
   readonly #retries = new Map<Key, number>()
+  readonly #timers = new Set<ReturnType<typeof setTimeout>>()
   #pumping = false
 
   constructor(options: RowEffectOptions<TContext, TRow>) {
@@ -159,9 +164,13 @@ class RowQueue<TContext extends Context, TRow extends object> {
     for (const key of [...this.#present.keys()]) this.gone(key)
   }
 
-  async settled(): Promise<void> {
+  /** Nothing more begins; what runs is aborted, and waited for. */
+  async stop(): Promise<void> {
     this.#waiting.clear()
-    while (this.#running.size > 0) await Promise.all(this.#running.values())
+    for (const timer of this.#timers) clearTimeout(timer)
+    for (const { abort } of this.#running.values()) abort.abort(this.abort.signal.reason)
+    while (this.#running.size > 0)
+      await Promise.all([...this.#running.values()].map(({ ended }) => ended))
   }
 
   #offer(key: Key): void {
@@ -187,18 +196,15 @@ class RowQueue<TContext extends Context, TRow extends object> {
       // It may have been touched since it was offered; then the confirming update offers it again.
       if (row === undefined || (row as { $synced?: boolean }).$synced === false) continue
       // Noted before it begins: what it writes at once offers its row again.
-      this.#running.set(
-        key,
-        Promise.resolve().then(() => this.#run(key, row)),
-      )
+      const abort = new AbortController()
+      const ended = Promise.resolve().then(() => this.#run(key, row, abort.signal))
+      this.#running.set(key, { abort, ended })
     }
   }
 
-  async #run(key: Key, row: TRow): Promise<void> {
+  async #run(key: Key, row: TRow, signal: AbortSignal): Promise<void> {
     let verdict: RowVerdict = 'done'
     try {
-      // A signal of its own: many runs would be many listeners on one.
-      const signal = AbortSignal.any([this.abort.signal])
       verdict = await this.#options.run(row, { key, signal })
     } catch (error) {
       this.#options.onError(toError(error), row)
@@ -222,7 +228,14 @@ class RowQueue<TContext extends Context, TRow extends object> {
   #offerLater(key: Key): void {
     const tries = this.#retries.get(key) ?? 0
     this.#retries.set(key, tries + 1)
-    void delay(jittered(backOffMs(tries)), this.abort.signal).then(() => this.#offer(key))
+    const timer = setTimeout(
+      () => {
+        this.#timers.delete(timer)
+        this.#offer(key)
+      },
+      jittered(backOffMs(tries)),
+    )
+    this.#timers.add(timer)
   }
 }
 

@@ -72,12 +72,14 @@ export interface GenerationCollection extends WatchableCollection {
 }
 
 /**
- * The rows of the query must have the shape of a tool call; a `select` maps other fields to it. Of a query that
- * is not known yet nothing is asked: an error elsewhere would be reported here.
+ * A row of the query. Of a query that is not known yet it is `never`, which every callback takes: TypeScript
+ * looks at annotated callbacks before it has inferred the query, and would refuse them.
  */
-type RowsAreToolCalls<TContext extends Context> = [Context] extends [TContext]
-  ? unknown
-  : GetResult<TContext> extends ToolCallContract
+type RowOf<TContext extends Context> = [Context] extends [TContext] ? never : GetResult<TContext>
+
+/** The rows must have the shape of a tool call; a `select` maps other fields to it. */
+type RowsAreToolCalls<TContext extends Context> =
+  RowOf<TContext> extends ToolCallContract
     ? unknown
     : { 'rows need { id, status, name, args }: map your fields with select()': never }
 
@@ -93,20 +95,20 @@ export interface ToolExecutionEffectOptions<
   query: ToolCallQuery<TContext>
   /** Definitions of the tools that are executed here. */
   tools: TTools
-  implementations: ToolImplementations<TTools, GetResult<TContext>>
+  implementations: ToolImplementations<TTools, RowOf<TContext>>
   /** Before the implementation; what it throws ends the call as failed (FENCED: without a sound). */
-  onExecuting?: (row: GetResult<TContext>, info: ToolCallInfo) => unknown
+  onExecuting?: (row: RowOf<TContext>, info: ToolCallInfo) => unknown
   onComplete?: (
-    row: GetResult<TContext>,
+    row: RowOf<TContext>,
     result: ToolResultOfAny<TTools>,
     info: ToolCallInfo,
   ) => unknown
   /** The tool threw or took too long (TIMEOUT), is unknown, or arguments or result do not fit (TOOL_FAILED). */
-  onError?: (row: GetResult<TContext>, error: Error, info: ToolCallInfo) => unknown
+  onError?: (row: RowOf<TContext>, error: Error, info: ToolCallInfo) => unknown
   /** @default its row is marked as cancelled, where the query is `from` one collection whose rows have a status */
-  onCancelled?: (row: GetResult<TContext>, reason: CancelReason, info: ToolCallInfo) => unknown
+  onCancelled?: (row: RowOf<TContext>, reason: CancelReason, info: ToolCallInfo) => unknown
   /** Who may execute a row, when there are several consumers. @default this effect is the only one */
-  claim?: ClaimToolCall<GetResult<TContext>>
+  claim?: ClaimToolCall<RowOf<TContext>>
   /** Calls executed at the same time. A tool that waits for other calls of this effect needs a slot beside theirs. @default Infinity */
   concurrency?: number
   /** Longest execution of one call, in ms. @default none */
@@ -114,13 +116,13 @@ export interface ToolExecutionEffectOptions<
   /** The parents of the calls: a cancelled one stops its calls, and decides about late results. */
   generations?: GenerationCollection
   /** The id of a row's parent. @default row.generationId */
-  generationId?: (row: GetResult<TContext>) => string | null | undefined
+  generationId?: (row: RowOf<TContext>) => string | null | undefined
   /** A result that comes after its generation was cancelled. @default 'discard' */
   lateResult?: 'discard' | 'store'
   /** A row whose tool is not among `tools`. @default 'fail', and 'ignore' with a claim: others may have it */
   unknownTool?: 'fail' | 'ignore'
   /** What failed beside the calls: the source (it is started again), a claim (tried again), a callback. @default console.error */
-  onEffectError?: (error: Error, row?: GetResult<TContext>) => void
+  onEffectError?: (error: Error, row?: RowOf<TContext>) => void
 }
 
 export interface ToolExecutionEffect {
@@ -201,8 +203,7 @@ function resolved(options: ToolExecutionEffectOptions<readonly AnyTool[], Contex
     timeout,
     lateResult,
     unknownTool,
-    // eslint-disable-next-line no-console -- as TanStack DB's own effects do when nobody listens
-    onEffectError: options.onEffectError ?? ((error) => console.error(error)),
+    onEffectError: (options.onEffectError as CallEffect['onEffectError'] | undefined) ?? logged,
   }
 }
 
@@ -230,3 +231,6 @@ function implementationsOf({
 
 const invalid = (field: string, problem: string) =>
   new AiDbError('INVALID_OPTION', `${WHAT}: ${field} ${problem}`, { field })
+
+// eslint-disable-next-line no-console -- as TanStack DB's own effects do when nobody listens
+const logged = (error: Error) => console.error(error)

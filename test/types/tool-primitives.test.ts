@@ -260,6 +260,27 @@ describe('createToolExecutionEffect', () => {
     })
   })
 
+  test('takes callbacks that are written elsewhere', () => {
+    const onComplete = (row: { id: string; generationId?: string | undefined }) => row.generationId
+    const claim = async (row: { id: string }) => ({ attempt: row.id.length })
+    neverRuns(() => {
+      createToolExecutionEffect({
+        query: (q) => q.from({ tc: toolCalls }),
+        tools,
+        implementations,
+        onComplete,
+        claim,
+      })
+      createToolExecutionEffect({
+        query: (q) => q.from({ tc: toolCalls }),
+        tools,
+        implementations,
+        // @ts-expect-error the rows have no number
+        onComplete: (row: { number: number }) => row.number,
+      })
+    })
+  })
+
   test('needs an implementation of every tool', () => {
     neverRuns(() => {
       createToolExecutionEffect({
