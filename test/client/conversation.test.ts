@@ -92,7 +92,11 @@ describe('a conversation with tools', () => {
     const all = [...first, 'user: Thanks', 'assistant: You are welcome.']
     await Promise.all([shows(here, all), shows(there, all)])
     for (const tab of [here, there]) {
-      const calls = [...tab.collections.toolCalls.values()]
+      // Rows of two tables come by two shapes, in their own time.
+      const calls = await pollUntil('the settled call', () => {
+        const rows = [...tab.collections.toolCalls.values()]
+        return rows.some(({ status }) => status === 'completed') && rows
+      })
       expect(calls.map(({ name, status, result }) => ({ name, status, result }))).toEqual([
         { name: 'double', status: 'completed', result: { doubled: 42 } },
       ])
