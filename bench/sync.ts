@@ -20,6 +20,8 @@ import type { BenchDatabase, World } from './world.js'
 const CROWD = 500
 const CROWD_ROWS_PER_SECOND = 100
 const WARM_UP = 10
+/** A person reads before pressing send again: what the last message set off has come to rest. */
+const PERSON_PAUSES_MS = 80
 
 export async function benchSync(world: World): Promise<Measured> {
   const database = await world.database()
@@ -69,7 +71,7 @@ async function addressOf(child: Child): Promise<string> {
 }
 
 /** A pause of random length: nothing here may fall into step with a timer. */
-const pause = () => delay(5 + Math.random() * 20)
+const pause = (atLeastMs = 5) => delay(atLeastMs * (1 + Math.random()) + Math.random() * 20)
 
 async function insertToClient(
   { db }: BenchDatabase,
@@ -129,7 +131,7 @@ async function throughTabs(
   await paces
   const { latencies, rewrites } = await read
   const send = await repeated(count, async () => {
-    await pause()
+    await pause(PERSON_PAUSES_MS)
     const content = crypto.randomUUID()
     const sent = first.next('sent', ({ key }) => key === content)
     const seen = second.next('seen', ({ key }) => key === content)
