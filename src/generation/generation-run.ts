@@ -1,7 +1,7 @@
 /** One run of one generation request, from its claim to the callback that is told of its end. */
 import { requireShape, type GenerationContract } from '../contract/shapes.js'
 import type { CancelReason } from '../contract/status.js'
-import type { ToolClaim } from '../contract/tool-claims.js'
+import type { ClaimToolCall, ToolClaim } from '../contract/tool-claims.js'
 import { AiDbError, toError } from '../errors.js'
 import { raceAbort } from '../internal/abort.js'
 import { persisted } from '../internal/persisted.js'
@@ -18,7 +18,7 @@ export interface GenerationEffectParts {
   onComplete?: (row: Row, result: unknown) => unknown
   onCancelled?: (row: Row, reason: CancelReason) => unknown
   onError?: (row: Row, error: Error) => unknown
-  claim?: (row: Row) => Promise<ToolClaim | false>
+  claim?: ClaimToolCall<Row>
   timeout: number
   onEffectError: (error: Error, row?: Row) => void
   /** The collection the query is from, if it is from one. */
@@ -29,6 +29,9 @@ type Outcome =
   | { kind: 'completed'; result: unknown }
   | { kind: 'failed'; error: Error }
   | Exclude<Stop, { kind: 'timeout' }>
+
+/** A row may be gone while its collection reads it afresh. Gone for so long from a ready one, it was deleted. */
+const GONE_MS = 1_000
 
 export class GenerationRun {
   readonly #effect: GenerationEffectParts
@@ -56,6 +59,7 @@ export class GenerationRun {
     if (claim) {
       try {
         const claimed = await claim(this.#row)
+        if (claimed === 'later') return 'retry'
         if (!claimed) return 'passed'
         this.#claim = claimed
       } catch (thrown) {
@@ -96,14 +100,18 @@ export class GenerationRun {
     this.#stop.onAbort(signal, () => ({ kind: 'disposed', reason: this.#disposeReason() }))
     this.#stop.onAbort(this.#claim.signal, () => ({ kind: 'lost' }))
     if (!source) return
+    const cancelled = (reason: CancelReason) =>
+      this.#stop.stop({ kind: 'cancelled', reason, parent: false })
+    let gone: ReturnType<typeof setTimeout> | undefined
     const look = () => {
+      clearTimeout(gone)
       if (source.status === 'error') return
       const row = source.get(key)
-      if (row && row.status !== 'cancelled') return
-      const reason = row ? cancelReasonOf(row) : 'by-user'
-      this.#stop.stop({ kind: 'cancelled', reason, parent: false })
+      if (row?.status === 'cancelled') cancelled(cancelReasonOf(row))
+      if (!row && source.status === 'ready') gone = setTimeout(() => cancelled('by-user'), GONE_MS)
     }
     this.#stop.onEnd(watchRow(source, key, look))
+    this.#stop.onEnd(() => clearTimeout(gone))
     look()
   }
 

@@ -68,6 +68,8 @@ class CollectionWatch {
     const subscription = this.#collection.subscribeChanges(changed, { includeInitialState: false })
     const stopListening = this.#collection.on('status:change', ({ status }) => {
       if (status === 'error' || status === 'cleaned-up') void this.#restart()
+      // A row that is gone since is told of by no change.
+      if (status === 'ready') this.#tellAll()
     })
     this.#close = () => {
       stopListening()
@@ -104,6 +106,10 @@ class CollectionWatch {
     } finally {
       this.#restarting = false
     }
+    this.#tellAll()
+  }
+
+  #tellAll(): void {
     for (const key of [...this.#listeners.keys()]) this.#tell(key)
   }
 }

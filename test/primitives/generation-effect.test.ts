@@ -152,6 +152,41 @@ test.for(['cancelled', 'deleted'] as const)(
   },
 )
 
+test('a row that is gone for a moment, as in a refetch, does not stop its run', async () => {
+  const requests = requestsCollection()
+  const begun = deferred()
+  const gone = deferred()
+  effectOver(requests, {
+    generate: async (row: Request, { signal }) => {
+      begun.resolve()
+      await gone.promise
+      return signal.aborted ? 'aborted' : 'fine'
+    },
+  })
+  const id = ask(requests)
+  await begun.promise
+  requests.delete(id)
+  await Promise.resolve()
+  requests.insert({ id, prompt: 'Why?', status: 'generating' })
+  gone.resolve()
+  expect(await settled(requests, id)).toMatchObject({ status: 'completed', response: 'fine' })
+})
+
+test('a claim that says later is asked again, and nothing runs before it is given', async () => {
+  const requests = requestsCollection()
+  let asked = 0
+  const runs: number[] = []
+  effectOver(requests, {
+    claim: async () => ((asked += 1) < 3 ? 'later' : { attempt: 1 }),
+    generate: () => {
+      runs.push(asked)
+      return 'answer'
+    },
+  })
+  expect(await settled(requests, ask(requests))).toMatchObject({ status: 'completed' })
+  expect(runs).toEqual([3])
+})
+
 test('disposing aborts what runs, waits for it, and leaves it cancelled', async () => {
   const requests = requestsCollection()
   const begun = deferred()
