@@ -8,8 +8,15 @@ import type postgres from 'postgres'
 import { onTestFinished } from 'vitest'
 import type { SyncedDatabase } from '../support/synced-database.js'
 import { handlerDevice } from './backend-local.js'
-import { Gate, next, REFUSED, TABLES, type Backend, type Device } from './backend-world.js'
-import type { Tables } from './backend-world.js'
+import {
+  Gate,
+  next,
+  REFUSED,
+  TABLES,
+  type Backend,
+  type Device,
+  type Tables,
+} from './backend-world.js'
 
 const COLUMNS: Record<keyof Tables, string> = {
   calls: `id text primary key check (id <> '${REFUSED}'), "requestId" text, name text, args jsonb,

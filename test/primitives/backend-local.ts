@@ -1,7 +1,14 @@
 /** Local-only collections: one device, every write confirmed at once. The claim is a set of this process. */
 import { createCollection, localOnlyCollectionOptions, type Collection } from '@tanstack/db'
-import { Gate, next, REFUSED, TABLES, type Backend, type Device } from './backend-world.js'
-import type { Tables } from './backend-world.js'
+import {
+  Gate,
+  next,
+  REFUSED,
+  TABLES,
+  type Backend,
+  type Device,
+  type Tables,
+} from './backend-world.js'
 
 export async function localBackend(): Promise<Backend> {
   const gate = new Gate()

@@ -9,8 +9,16 @@ import { queryCollectionOptions } from '@tanstack/query-db-collection'
 import { createCollection, type Collection } from '@tanstack/db'
 import { onTestFinished } from 'vitest'
 import { handlerDevice } from './backend-local.js'
-import { Gate, next, REFUSED, TABLES, type Backend, type Device } from './backend-world.js'
-import type { CallRow, Tables } from './backend-world.js'
+import {
+  Gate,
+  next,
+  REFUSED,
+  TABLES,
+  type Backend,
+  type CallRow,
+  type Device,
+  type Tables,
+} from './backend-world.js'
 
 type Row = { id: string }
 
