@@ -1,9 +1,7 @@
 /**
  * `electric-ai-db`: the isomorphic entry: contracts, status tables, errors, the live transcript's reader, and
  * TanStack AI's delivery durability over Durable Streams.
- *
- * The RFC's composable primitives (makeDurableTool, createToolExecutionEffect, ...) are not part of this
- * version; see README, "Not yet".
+ * The RFC's composable primitives run over any TanStack DB collection, which the host brings along with that library.
  */
 export { AiDbError, FencedError } from './errors.js'
 export type { AiDbErrorCode, AiDbErrorDetails } from './errors.js'

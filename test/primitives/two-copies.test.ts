@@ -66,9 +66,4 @@ test('the error names the option, what it costs, and the cure', async () => {
   expect(effect({ query: (q: any) => q.from({ tc: theirs }) })).toThrow(copies)
   expect(effect({ query: new other.Query().from({ tc: theirs }) })).toThrow(copies)
   expect(effect({ query: (q: any) => q.from({ tc: ours }), generations: theirs })).toThrow(copies)
-  expect(
-    effect({
-      query: (q: any) => q.from({ tc: ours }).where(({ tc }: any) => other.eq(tc.id, 'a')),
-    }),
-  ).toThrow(copies)
 })
