@@ -57,7 +57,11 @@ export async function startWebServer(options: WebServerOptions): Promise<WebServ
     await listen(options.port ?? USUAL_PORT)
   } catch (thrown) {
     const isTaken = (thrown as NodeJS.ErrnoException).code === 'EADDRINUSE'
-    if (!isTaken || options.port !== undefined) throw thrown
+    if (!isTaken) throw thrown
+    if (options.port !== undefined) {
+      const cure = 'Give --port another number, or 0 for any free one.'
+      throw new Error(`Port ${options.port} is taken. ${cure}`, { cause: thrown })
+    }
     await listen(0)
   }
   const { port } = server.address() as AddressInfo

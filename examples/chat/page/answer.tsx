@@ -104,7 +104,7 @@ function AnswerFoot({ generation, content, canRetry }: AnswerFootProps) {
         <button
           type="button"
           className="text-button"
-          onClick={() => attempt(session.retry(generation.id))}
+          onClick={() => void attempt(session.retry(generation.id))}
         >
           <Icon name="retry" /> Retry
         </button>

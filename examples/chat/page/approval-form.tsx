@@ -40,14 +40,14 @@ export function ApprovalForm({ call }: { call: ToolCallRecord }) {
         <button
           type="button"
           className="button primary"
-          onClick={() => attempt(session.approve(call.id, options))}
+          onClick={() => void attempt(session.approve(call.id, options))}
         >
           <Icon name="check" /> Approve
         </button>
         <button
           type="button"
           className="button"
-          onClick={() => attempt(session.deny(call.id, options))}
+          onClick={() => void attempt(session.deny(call.id, options))}
         >
           <Icon name="cross" /> Deny
         </button>

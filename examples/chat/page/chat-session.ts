@@ -53,7 +53,9 @@ export function useReadiness(session: ChatSession): Readiness {
     )
     return () => void (shown = false)
   }, [session])
-  if (isReady) return 'ready'
+  const { session: rows } = session.collections
+  const { data } = useLiveQuery((q) => q.from({ row: rows }), [rows])
+  if (isReady) return data.length > 0 ? 'ready' : 'missing'
   return error !== undefined && FINAL.has(error.code) ? 'missing' : 'loading'
 }
 

@@ -78,7 +78,7 @@ function Conversation({ session }: { session: ChatSession }) {
 
   useEffect(() => {
     const first = takeFirstMessage(session.sessionId)
-    if (first !== undefined) attempt(session.send(first))
+    if (first !== undefined) void attempt(session.send(first))
   }, [session, attempt])
 
   if (readiness === 'missing') return <NoSuchChat session={session} />
@@ -101,7 +101,7 @@ function Conversation({ session }: { session: ChatSession }) {
           onStop={
             running.length === 0
               ? undefined
-              : () => running.forEach(({ id }) => attempt(session.cancel(id)))
+              : () => running.forEach(({ id }) => void attempt(session.cancel(id)))
           }
         />
       </div>

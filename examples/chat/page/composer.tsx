@@ -3,7 +3,8 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { Icon } from './icon.js'
 
 export interface ComposerProps {
-  onSend: (content: string) => void
+  /** Resolves with whether it was taken. */
+  onSend: (content: string) => Promise<boolean>
   /** Present while an answer is written. */
   onStop?: (() => void) | undefined
   busy?: boolean
@@ -17,18 +18,19 @@ export function Composer({ onSend, onStop, busy, placeholder = 'Write a message'
   useEffect(() => field.current?.focus(), [])
 
   const isEmpty = content.trim() === ''
-  const send = () => {
+  const send = async () => {
     if (isEmpty || busy) return
-    onSend(content.trim())
     setContent('')
     field.current?.focus()
+    const taken = await onSend(content.trim())
+    if (!taken) setContent((typed) => (typed === '' ? content : typed))
   }
   return (
     <form
       className="composer"
       onSubmit={(event) => {
         event.preventDefault()
-        send()
+        void send()
       }}
     >
       <textarea
@@ -44,7 +46,7 @@ export function Composer({ onSend, onStop, busy, placeholder = 'Write a message'
           // An input method uses Enter to choose a word.
           if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing) return
           event.preventDefault()
-          send()
+          void send()
         }}
       />
       {onStop && (

@@ -1,5 +1,5 @@
 /** Before the first message: it names the chat, and the chat is created with it. */
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import type { SessionList } from 'electric-ai-db/client'
 import { Composer } from './composer.js'
 import { ConnectionBanner } from './connection-banner.js'
@@ -19,7 +19,11 @@ export function NewChat({ sessions, menu }: { sessions: SessionList; menu: React
   const [creating, setCreating] = useState(false)
   const [refused, setRefused] = useState<string>()
 
-  const begin = async (content: string) => {
+  useEffect(() => {
+    document.title = 'Chat · electric-ai-db'
+  }, [])
+
+  const begin = async (content: string): Promise<boolean> => {
     setCreating(true)
     setRefused(undefined)
     try {
@@ -27,9 +31,11 @@ export function NewChat({ sessions, menu }: { sessions: SessionList; menu: React
       await isPersisted.promise
       keepFirstMessage(id, content)
       go(id)
+      return true
     } catch (thrown) {
       setCreating(false)
       setRefused(thrown instanceof Error ? thrown.message : String(thrown))
+      return false
     }
   }
   return (
@@ -59,11 +65,7 @@ export function NewChat({ sessions, menu }: { sessions: SessionList; menu: React
               {refused}
             </p>
           )}
-          <Composer
-            busy={creating}
-            placeholder="Ask anything"
-            onSend={(content) => void begin(content)}
-          />
+          <Composer busy={creating} placeholder="Ask anything" onSend={begin} />
         </div>
       </main>
     </div>

@@ -34,7 +34,7 @@ export function PersonMessage({ message }: PersonMessageProps) {
           <EditForm
             content={message.content}
             onClose={close}
-            onSave={(content) => attempt(session.edit(message.id, content))}
+            onSave={(content) => void attempt(session.edit(message.id, content))}
           />
         ) : message.role === 'user' ? (
           <p className="bubble">{message.content}</p>

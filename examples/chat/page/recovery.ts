@@ -80,6 +80,7 @@ async function askToKill(generationId: string): Promise<KillAnswer> {
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ generationId }),
     })
+    if (response.status === 404) return { error: 'this server has no such route; the demo has.' }
     return (await response.json()) as KillAnswer
   } catch (thrown) {
     return { error: thrown instanceof Error ? thrown.message : String(thrown) }

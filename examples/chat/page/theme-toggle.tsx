@@ -1,4 +1,4 @@
-/** Light or dark: the system's wish, unless the reader has chosen. */
+/** Light or dark: the system's wish, unless the reader has chosen the other; back to it is back to following it. */
 import { useEffect, useState } from 'react'
 import { Icon } from './icon.js'
 import { useMedia } from './use-media.js'
@@ -11,19 +11,24 @@ export function ThemeToggle() {
   const dark = chosen === null ? systemDark : chosen === 'dark'
 
   useEffect(() => {
-    if (chosen === null) return
-    document.documentElement.dataset.theme = chosen
-    localStorage.setItem(KEY, chosen)
+    if (chosen === null) {
+      delete document.documentElement.dataset.theme
+      localStorage.removeItem(KEY)
+    } else {
+      document.documentElement.dataset.theme = chosen
+      localStorage.setItem(KEY, chosen)
+    }
   }, [chosen])
 
   const other = dark ? 'light' : 'dark'
+  const isSystems = systemDark === !dark
   return (
     <button
       type="button"
       className="quiet-button"
       aria-label={`Use the ${other} theme`}
       title={`Use the ${other} theme`}
-      onClick={() => setChosen(other)}
+      onClick={() => setChosen(isSystems ? null : other)}
     >
       <Icon name={dark ? 'sun' : 'moon'} />
     </button>

@@ -33,7 +33,7 @@ export function ToolCallCard({ call, live }: ToolCallCardProps) {
   const name = call?.name ?? live?.name ?? 'tool'
   const { label, icon } = STANDS[stand]
   return (
-    <section className="tool-card" data-stand={stand} aria-label={`Tool call ${name}`}>
+    <div role="group" className="tool-card" data-stand={stand} aria-label={`Tool call ${name}`}>
       <button
         type="button"
         className="tool-head"
@@ -60,7 +60,7 @@ export function ToolCallCard({ call, live }: ToolCallCardProps) {
         </div>
       )}
       {stand === 'asking' && call !== undefined && <ApprovalForm call={call} />}
-    </section>
+    </div>
   )
 }
 

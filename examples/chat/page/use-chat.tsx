@@ -43,6 +43,7 @@ function Chat({ session }: { session: ChatSession }) {
   })
   return (
     <main className="chat-main single">
+      <h1 className="visually-hidden">A chat through useChat</h1>
       <div
         ref={place}
         className="thread-scroll"
@@ -68,7 +69,7 @@ function Chat({ session }: { session: ChatSession }) {
         )}
         <p className="status-line">{sessionGenerating ? 'Somebody is answered…' : ''}</p>
         <Composer
-          onSend={(content) => void sendMessage(content)}
+          onSend={(content) => sendMessage(content).then(() => true)}
           onStop={sessionGenerating ? () => void connection.cancel() : undefined}
         />
       </div>
@@ -108,7 +109,7 @@ function ToolCall({ part, onVote }: { part: ToolCallPart } & Pick<MessageProps, 
   const { name, state, approval } = part
   const isAsking = state === 'approval-requested' && approval?.approved === undefined
   return (
-    <section className="tool-card" aria-label={`Tool call ${name}`}>
+    <div role="group" className="tool-card" aria-label={`Tool call ${name}`}>
       <p className="tool-head">
         <code className="tool-name">{name}</code>
         <span className="tool-summary">{part.arguments}</span>
@@ -128,6 +129,6 @@ function ToolCall({ part, onVote }: { part: ToolCallPart } & Pick<MessageProps, 
           </button>
         </div>
       )}
-    </section>
+    </div>
   )
 }
