@@ -1,9 +1,8 @@
 /** The page for everybody: axe finds nothing, the keyboard is enough, and what a model says cannot do anything. */
-import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import type { BrowserContextOptions, Page } from 'playwright-core'
 import { describe, expect, it } from 'vitest'
 import { noChromium, takeScreenshot, useBrowser } from '../support/browser.js'
+import { violations } from './axe-violations.js'
 import {
   answers,
   beginChat,
@@ -16,23 +15,6 @@ import {
   usePageWorld,
   wholeAnswer,
 } from './page-world.js'
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-
-interface AxeResults {
-  violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[]
-}
-
-/** Every rule of axe, best practices too. Motion is off: axe must not see a colour on its way. */
-async function violations(page: Page): Promise<string[]> {
-  await page.emulateMedia({ reducedMotion: 'reduce' })
-  // As an expression: the page's content security policy refuses a script element, and rightly.
-  await page.evaluate(AXE)
-  const { violations: found } = (await page.evaluate('axe.run()')) as AxeResults
-  return found.flatMap(({ id, help, nodes }) =>
-    nodes.map(({ html, failureSummary }) => `${id}: ${help}\n${html}\n${failureSummary}`),
-  )
-}
 
 const DESKTOP = { viewport: { width: 1280, height: 800 } }
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }
@@ -52,7 +34,7 @@ describe.skipIf(noChromium)(`the page for everybody ${noChromium ?? ''}`, () => 
     expect(await violations(page)).toEqual([])
     await takeScreenshot(page, `${name}-empty`)
 
-    await beginChat(page, SUM_AND_TIME)
+    await beginChat(page, `${SUM_AND_TIME} And what is 2+2?`)
     await wholeAnswer(page)
     await newestAnswer(page).locator('.tool-head').first().click()
     await say(page, 'Delete notes.txt.')

@@ -95,9 +95,9 @@ describe.skipIf(noChromium)(`a conversation on the page ${noChromium ?? ''}`, ()
     await second.getByRole('button', { name: 'Stop the answer' }).click()
     for (const tab of [first, second]) await newestAnswer(tab).getByText('Stopped.').waitFor()
 
-    const { sql } = world.database
+    const { sql, schema } = world.database
     const [row] = await pollUntil('the partial message', async () => {
-      const rows = await sql`select content from ai_db.messages
+      const rows = await sql`select content from ${sql(schema)}.messages
         where metadata ->> 'partial' = 'true' order by seq desc limit 1`
       return rows.length > 0 && rows
     })
@@ -204,5 +204,34 @@ describe.skipIf(noChromium)(`a conversation on the page ${noChromium ?? ''}`, ()
     await page.getByRole('button', { name: 'To the newest message' }).click()
     await wholeAnswer(page)
     await pollUntil('the end', async () => (await distance()) < 60)
+  })
+
+  it('says that a chat is gone: deleted in another tab, or never there', async () => {
+    browser.allowErrors(/status of 404/)
+    const person = await browser.newPerson()
+    const first = await openPage(person, world.web.url)
+    const second = await openPage(person, await beginChat(first, 'Hello'))
+    await wholeAnswer(second)
+    await first.getByRole('button', { name: 'Delete Hello' }).click()
+    await first.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
+    await second.getByRole('heading', { name: 'There is no such chat' }).waitFor()
+    const third = await openPage(person, `${world.web.url}/?session=never-there`)
+    await third.getByRole('heading', { name: 'There is no such chat' }).waitFor()
+  })
+
+  it('gives a refused message back to its writer, with the reason', async () => {
+    browser.allowErrors(/status of 4\d\d/)
+    const page = await openPage(await browser.newPerson(), world.web.url)
+    await beginChat(page, 'Hello')
+    await wholeAnswer(page)
+    const tooLong = 'x'.repeat(1_100_000)
+    await say(page, tooLong)
+    await page.getByRole('alert').waitFor()
+    expect(await page.getByRole('alert').innerText()).toMatch(/content/)
+    expect((await messageBox(page).inputValue()).length).toBe(tooLong.length)
+    expect(await page.locator('.bubble').allInnerTexts()).toEqual(['Hello'])
+    await say(page, 'What is 3*5?')
+    await answers(page).getByText('3*5 is 15').waitFor()
+    expect(await page.getByRole('alert').count()).toBe(0)
   })
 })

@@ -1,6 +1,7 @@
 /** The second example: TanStack AI's `useChat` in a real browser over a session, beside the page itself. */
 import { describe, expect, it } from 'vitest'
 import { noChromium, takeScreenshot, useBrowser } from '../support/browser.js'
+import { violations } from './axe-violations.js'
 import {
   answers,
   beginChat,
@@ -29,6 +30,7 @@ describe.skipIf(noChromium)(`useChat on the page ${noChromium ?? ''}`, () => {
     await say(page, 'What is 4*8?')
     await other.getByText('4*8 is 32').waitFor()
     await takeScreenshot(other, 'use-chat')
+    expect(await violations(other)).toEqual([])
     expect(await other.locator('.bubble').allInnerTexts()).toEqual([
       'What is 2*8?',
       'What is 3*8?',
