@@ -3,7 +3,7 @@ import { requireShape, type GenerationContract } from '../contract/shapes.js'
 import type { CancelReason } from '../contract/status.js'
 import type { ClaimToolCall, ToolClaim } from '../contract/tool-claims.js'
 import { AiDbError, toError } from '../errors.js'
-import { raceAbort } from '../internal/abort.js'
+import { delay, raceAbort } from '../internal/abort.js'
 import { persisted } from '../internal/persisted.js'
 import type { RowContext, RowVerdict } from '../internal/row-effect.js'
 import { watchRow, type WatchableCollection } from '../internal/row-watch.js'
@@ -32,6 +32,9 @@ type Outcome =
 
 /** A row may be gone while its collection reads it afresh. Gone for so long from a ready one, it was deleted. */
 const GONE_MS = 1_000
+
+/** Disposing waits for a `generate` that heeds its signal, and so long for one that does not. */
+const GRACE_MS = 1_000
 
 export class GenerationRun {
   readonly #effect: GenerationEffectParts
@@ -79,16 +82,18 @@ export class GenerationRun {
 
   async #outcome(): Promise<Outcome> {
     this.#listen()
+    let work: Promise<unknown> | undefined
     try {
       this.#stop.soft.throwIfAborted()
       this.#stop.after(this.#effect.timeout, 'generate')
       const context = { signal: this.#stop.soft, attempt: this.#claim.attempt }
       // In an async function: what it throws at once counts like a rejection.
-      const work = (async () => await this.#effect.generate(this.#row, context))()
+      work = (async () => await this.#effect.generate(this.#row, context))()
       return { kind: 'completed', result: await raceAbort(work, this.#stop.soft) }
     } catch (thrown) {
       const stop = this.#stop.reason
       if (!stop) return { kind: 'failed', error: toError(thrown) }
+      if (stop.kind === 'disposed') await endedWithin(work, GRACE_MS)
       return stop.kind === 'timeout' ? { kind: 'failed', error: stop.error } : stop
     }
   }
@@ -155,3 +160,12 @@ export class GenerationRun {
 }
 
 const isFenced = (thrown: unknown) => thrown instanceof AiDbError && thrown.code === 'FENCED'
+
+async function endedWithin(work: Promise<unknown> | undefined, ms: number): Promise<void> {
+  const ended = new AbortController()
+  const over = work?.then(
+    () => ended.abort(),
+    () => ended.abort(),
+  )
+  if (over) await Promise.race([over, delay(ms, ended.signal)])
+}

@@ -157,7 +157,7 @@ test('a row that is gone for a moment, as in a refetch, does not stop its run', 
   const begun = deferred()
   const gone = deferred()
   effectOver(requests, {
-    generate: async (row: Request, { signal }) => {
+    generate: async (_row: Request, { signal }) => {
       begun.resolve()
       await gone.promise
       return signal.aborted ? 'aborted' : 'fine'
