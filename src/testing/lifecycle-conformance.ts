@@ -6,7 +6,6 @@
  * The harness makes wakes of the transport and instances of the adapter; each instance stands for another process.
  * A case that fails rejects with an error that says what was expected. Not tested: how a wake is delivered.
  */
-import { AiDbError, type AiDbErrorCode } from '../errors.js'
 import type {
   CheckpointContract,
   LifecycleState,
@@ -14,6 +13,7 @@ import type {
 } from '../contract/lifecycle.js'
 import { drainUntilIdle } from '../runner/drain-until-idle.js'
 import { runWithLifecycle } from '../runner/run-with-lifecycle.js'
+import { codeOf, expectCode, type ConformanceCase } from './conformance-case.js'
 
 export interface LifecycleHarness<TWake> {
   /** An instance of its own over the same backend, as another process would have it. */
@@ -24,11 +24,6 @@ export interface LifecycleHarness<TWake> {
   takeOver(wake: TWake): Promise<void>
   /** `count` checkpoints of one source of the wake, in the order they are read. Absent: the adapter keeps none. */
   checkpoints?(wake: TWake, count: number): Promise<CheckpointContract[]>
-}
-
-export interface ConformanceCase {
-  readonly name: string
-  run(): Promise<void>
 }
 
 type Case = <TWake>(harness: LifecycleHarness<TWake>) => Promise<void>
@@ -154,18 +149,3 @@ async function claimed<TWake>(harness: LifecycleHarness<TWake>): Promise<{
 }
 
 const unaborted = () => new AbortController().signal
-
-const codeOf = (thrown: unknown) =>
-  thrown instanceof AiDbError ? thrown.code : `an error without a code (${String(thrown)})`
-
-async function expectCode(
-  what: string,
-  outcome: Promise<unknown> | undefined,
-  code: AiDbErrorCode,
-): Promise<void> {
-  const got = await (outcome ?? Promise.resolve()).then(
-    () => 'it was accepted',
-    (thrown: unknown) => codeOf(thrown),
-  )
-  if (got !== code) throw new Error(`Expected ${what} to be refused with ${code}, but got: ${got}.`)
-}
