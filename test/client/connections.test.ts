@@ -89,7 +89,7 @@ describe('close()', () => {
     await expect(tab.send('Too late').isPersisted.promise).rejects.toMatchObject({
       code: 'CANCELLED',
     })
-    expect(world.gate.open()).toBe(0)
+    await pollUntil('no request', () => world.gate.open() === 0)
   })
 
   test('before it is ready rejects ready', async () => {
