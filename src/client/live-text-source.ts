@@ -11,6 +11,7 @@ import type { PackedChunk } from '../streams/packed-chunks.js'
 import { readTranscriptAt, type TranscriptUpdate } from '../streams/reader.js'
 import type { DoneItem } from '../streams/transcript.js'
 import type { SessionCollections } from './session-collections.js'
+import { makeLookingFetch, takeStreamSlot } from './stream-slots.js'
 
 export interface LiveTextSource {
   /** Absolute, of the handler. */
@@ -52,10 +53,15 @@ async function* readStream(
     }
     return response
   }
+  const slot = await takeStreamSlot(source.url)
   try {
     const url = source.url + paths.stream(source.sessionId, generationId)
-    yield* readTranscriptAt({ url, fetch: request, signal: stop.signal })
+    const how = slot
+      ? { live: 'sse' as const, fetch: request }
+      : { live: 'long-poll' as const, fetch: makeLookingFetch(request) }
+    yield* readTranscriptAt({ url, ...how, signal: stop.signal })
   } finally {
+    slot?.release()
     signal.removeEventListener('abort', abort)
   }
 }
