@@ -238,7 +238,7 @@ CREATE UNIQUE INDEX "generations_active_key" ON "ai_db"."generations" USING btre
 CREATE UNIQUE INDEX "generations_concurrency_slot_key" ON "ai_db"."generations" USING btree ("concurrency_key","concurrency_slot") WHERE status = 'generating' and concurrency_slot is not null;--> statement-breakpoint
 CREATE INDEX "generations_claim_idx" ON "ai_db"."generations" USING btree ("priority" DESC NULLS LAST,"run_at","id") WHERE status = 'pending';--> statement-breakpoint
 CREATE INDEX "generations_run_at_idx" ON "ai_db"."generations" USING btree ("run_at") WHERE status = 'pending' and run_at > created_at;--> statement-breakpoint
-CREATE INDEX "generations_held_idx" ON "ai_db"."generations" USING btree ("worker_id") WHERE status = 'generating';--> statement-breakpoint
+CREATE INDEX "generations_held_idx" ON "ai_db"."generations" USING btree ("worker_id") WHERE status = 'generating' and worker_id is not null;--> statement-breakpoint
 CREATE INDEX "generations_timer_idx" ON "ai_db"."generations" USING btree ("run_at") WHERE status = 'waiting';--> statement-breakpoint
 CREATE INDEX "generations_session_id_idx" ON "ai_db"."generations" USING btree ("session_id","created_at");--> statement-breakpoint
 CREATE UNIQUE INDEX "messages_session_id_seq_idx" ON "ai_db"."messages" USING btree ("session_id","seq");--> statement-breakpoint
@@ -251,7 +251,7 @@ CREATE UNIQUE INDEX "tool_calls_generation_id_step_idx" ON "ai_db"."tool_calls" 
 CREATE INDEX "tool_calls_claim_idx" ON "ai_db"."tool_calls" USING btree ("priority" DESC NULLS LAST,"run_at","id") WHERE status = 'pending' and not worker_only and (approvals_required = 0 or approved_at is not null);--> statement-breakpoint
 CREATE INDEX "tool_calls_session_claim_idx" ON "ai_db"."tool_calls" USING btree ("session_id","priority" DESC NULLS LAST,"run_at","id") WHERE status = 'pending' and not worker_only and (approvals_required = 0 or approved_at is not null);--> statement-breakpoint
 CREATE INDEX "tool_calls_run_at_idx" ON "ai_db"."tool_calls" USING btree ("run_at") WHERE status = 'pending' and run_at > created_at;--> statement-breakpoint
-CREATE INDEX "tool_calls_held_idx" ON "ai_db"."tool_calls" USING btree ("worker_id") WHERE status = 'executing';--> statement-breakpoint
+CREATE INDEX "tool_calls_held_idx" ON "ai_db"."tool_calls" USING btree ("worker_id") WHERE status = 'executing' and worker_id is not null;--> statement-breakpoint
 CREATE INDEX "tool_calls_expires_at_idx" ON "ai_db"."tool_calls" USING btree ("expires_at") WHERE status = 'pending' and expires_at is not null;--> statement-breakpoint
 CREATE INDEX "tool_calls_session_id_idx" ON "ai_db"."tool_calls" USING btree ("session_id","created_at");--> statement-breakpoint
 CREATE INDEX "workers_lease_expires_at_idx" ON "ai_db"."workers" USING btree ("lease_expires_at");

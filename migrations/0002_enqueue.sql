@@ -83,6 +83,7 @@ end $$;
 create or replace function "ai_db".finish_generation() returns trigger language plpgsql as $$
 declare
   message text;
+  request text;
   asked boolean := false;
 begin
   if old.attempt = 0 then
@@ -98,9 +99,14 @@ begin
   end if;
   -- One by one: by its key a message is found in any table, while for a list the planner keeps for the rest
   -- of the connection's life what was best when the table was small.
-  for message in select jsonb_array_elements_text(new.inbox) loop
-    update "ai_db".messages set processed = true, processed_by = new.id where id = message and not processed;
-    asked := asked or exists (select 1 from "ai_db".messages where id = message and request_id is not null);
+  for place in 0 .. jsonb_array_length(new.inbox) - 1 loop
+    message := new.inbox ->> place;
+    update "ai_db".messages set processed = true, processed_by = new.id where id = message and not processed
+      returning request_id into request;
+    if not found then
+      select request_id into request from "ai_db".messages where id = message;
+    end if;
+    asked := asked or request is not null;
   end loop;
   if asked then
     perform "ai_db".answer_askers(new.id, new.status, new.error, new.inbox, coalesce(new.worker_id, 'nobody'));

@@ -60,8 +60,8 @@ create or replace function "ai_db".ring_new_tool_calls() returns trigger languag
 declare
   names text[];
 begin
-  select array_agg(name) into names from new_tool_calls where status = 'pending' and approvals_required = 0;
-  if names is not null then
+  names := array(select name from new_tool_calls where status = 'pending' and approvals_required = 0);
+  if names <> '{}' then
     perform "ai_db".ring('tool-call', names);
   end if;
   return null;

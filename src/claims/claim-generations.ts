@@ -41,16 +41,17 @@ type Params = [agents: string, maxAttempts: string, limit: number, workerId: str
 /**
  * Rows another transaction holds are skipped, not waited for: the enqueue trigger locks a queued row
  * while a message is being added to its inbox. `nulls last` is how the claim index is ordered: without it,
- * although no priority is null, every claim sorts the whole backlog.
+ * although no priority is null, every claim sorts the whole backlog. The active generation is looked for with a
+ * scalar subquery: "not exists" becomes a hash of everything that runs, in every claim.
  */
 const candidates = (t: TableNames, extra = '') => `
-  select g.id, g.concurrency_key
+  select g.ctid as place, g.id, g.concurrency_key
     from ${t.generations} g
    where g.status = 'pending' and g.run_at <= now() and g.agent_name = any ($1::text[])
-     and (g.attempt > 0 or not exists (
-       select 1 from ${t.generations} o
+     and (g.attempt > 0 or (
+       select o.id from ${t.generations} o
         where o.session_id = g.session_id and o.agent_name = g.agent_name
-          and o.attempt > 0 and o.status in ('pending', 'generating', 'waiting')))
+          and o.attempt > 0 and o.status in ('pending', 'generating', 'waiting')) is null)
      ${extra}
    order by g.priority desc nulls last, g.run_at, g.id
    limit $3::int
@@ -58,7 +59,10 @@ const candidates = (t: TableNames, extra = '') => `
 
 // The inbox is read in this statement's snapshot. A message that committed between that and the row
 // lock is not in it; the trigger generations_finish gives it the next generation.
-const take = (t: TableNames, slot: string) => `
+// Locked rows stay where they are, so they are updated there: by their ids, a plan that was made while the table
+// was small reads all of it. (A row somebody changed just before the lock is left to the next claim: whoever
+// changed it has rung.)
+const take = (t: TableNames, slot: string, which: string) => `
   update ${t.generations} g set
     status = 'generating',
     attempt = g.attempt + 1,
@@ -70,14 +74,15 @@ const take = (t: TableNames, slot: string) => `
     inbox = case when g.attempt > 0 then g.inbox else coalesce((
       select jsonb_agg(m.id order by m.seq) from ${t.messages} m
        where m.session_id = g.session_id and m.target_agent = g.agent_name and not m.processed), '[]') end
-  from candidate c where g.id = c.id
+  ${which}
   returning g.id, g.session_id as "sessionId", g.agent_name as "agentName", g.attempt,
     g.attempts_without_progress as "attemptsWithoutProgress", g.max_attempts as "maxAttempts", g.step, g.inbox,
     (extract(epoch from now() - greatest(g.run_at, g.created_at)) * 1000)::float8 as "queuedMs"`
 
 export const claimGenerationsStatement = statement<Params, ClaimedGeneration>(
   'claim_generations',
-  (t) => `with candidate as (${candidates(t)}) ${take(t, 'null')}`,
+  (t) =>
+    `with candidate as (${candidates(t)}) ${take(t, 'null', 'where g.ctid = any (array(select place from candidate))')}`,
 )
 
 /**
@@ -98,9 +103,9 @@ export const claimKeyedGenerationsStatement = statement<
        ) < $5::int)`,
   )}),
   ranked as (
-    select id, concurrency_key, row_number() over (partition by concurrency_key order by id) as nth from open),
+    select place, id, concurrency_key, row_number() over (partition by concurrency_key order by id) as nth from open),
   candidate as (
-    select r.id, s.slot from ranked r left join lateral (
+    select r.place, r.id, s.slot from ranked r left join lateral (
       select n as slot, row_number() over (order by n) as nth
         from generate_series(1, $5::int) n
        where not exists (
@@ -108,7 +113,11 @@ export const claimKeyedGenerationsStatement = statement<
           where k.concurrency_key = r.concurrency_key and k.concurrency_slot = n and k.status = 'generating')
       ) s on s.nth = r.nth
      where r.concurrency_key is null or s.slot is not null)
-  ${take(t, 'case when g.concurrency_key is null then null else c.slot end')}`,
+  ${take(
+    t,
+    'case when g.concurrency_key is null then null else c.slot end',
+    'from candidate c where g.ctid = any (array(select place from candidate)) and g.id = c.id',
+  )}`,
 )
 
 /** How often a claim that collided with another on a slot is tried at once again. */

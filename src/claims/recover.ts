@@ -21,7 +21,7 @@ const GAVE_UP =
 // `orphan` catches rows whose worker row is gone for another reason (psql, a restored backup). A row that was
 // claimed after this transaction began is none: its worker may be too young for this statement's snapshot.
 const lost = (t: TableNames, alias: string) => `
-  (${alias}.worker_id in (select id from dead)
+  ${alias}.worker_id is not null and (${alias}.worker_id in (select id from dead)
     or ${alias}.updated_at < now() and not exists (select 1 from ${t.workers} w where w.id = ${alias}.worker_id))`
 
 // Lock order: generation, then tool call (a call that fails here may resume its generation). SKIP LOCKED: what

@@ -4,7 +4,7 @@
  */
 import { FencedError } from '../errors.js'
 import type { Database } from '../internal/database.js'
-import { jsonText, statement } from '../internal/statement.js'
+import { jsonText, statement, storableText } from '../internal/statement.js'
 
 export type ToolOutcome =
   { status: 'completed'; result: unknown } | { status: 'failed'; error: string }
@@ -35,6 +35,24 @@ export const settleToolCallsStatement = statement<[settlements: string], { id: s
   returning c.id`,
 )
 
+// One call, the usual case: by its key, without the joins of a list.
+export const settleToolCallStatement = statement<
+  [id: string, attempt: number, status: string, result: string | null, error: string | null],
+  { id: string }
+>(
+  'settle_tool_call',
+  (t) => `
+  with held as materialized (
+    select g.id from ${t.generations} g
+     where g.id = (select c.generation_id from ${t.toolCalls} c where c.id = $1::text)
+     for no key update)
+  update ${t.toolCalls} c set
+    status = $3::text, result = $4::text::jsonb, error = $5::text, completed_at = now()
+  where c.id = $1::text and c.attempt = $2::int and c.status = 'executing'
+    and c.generation_id = (select id from held)
+  returning c.id`,
+)
+
 /**
  * Ends tool calls, executing → completed | failed, each under its own fence.
  *
@@ -44,6 +62,8 @@ export async function settleToolCalls(
   db: Database,
   settlements: readonly ToolCallSettlement[],
 ): Promise<string[]> {
+  const [first] = settlements
+  if (first && settlements.length === 1) return settleOne(db, first)
   const given = settlements.map(({ id, attempt, outcome }) => ({
     id,
     attempt,
@@ -52,6 +72,21 @@ export async function settleToolCalls(
     error: outcome.status === 'failed' ? outcome.error : undefined,
   }))
   const rows = await db.query(settleToolCallsStatement, [jsonText(given)])
+  return rows.map((row) => row.id)
+}
+
+async function settleOne(
+  db: Database,
+  { id, attempt, outcome }: ToolCallSettlement,
+): Promise<string[]> {
+  const result = outcome.status === 'completed' ? (outcome.result ?? null) : null
+  const rows = await db.query(settleToolCallStatement, [
+    id,
+    attempt,
+    outcome.status,
+    result === null ? null : jsonText(result),
+    outcome.status === 'failed' ? storableText(outcome.error) : null,
+  ])
   return rows.map((row) => row.id)
 }
 

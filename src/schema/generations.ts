@@ -141,9 +141,11 @@ export const generationsTable = <Name extends string>(
       index('generations_run_at_idx')
         .on(t.runAt)
         .where(sql`status = 'pending' and run_at > created_at`),
+      // What is held is found by its holder only. Without the second condition the planner takes this index, small as
+      // it is, for a row whose id is known, and reads everything that runs.
       index('generations_held_idx')
         .on(t.workerId)
-        .where(sql`status = 'generating'`),
+        .where(sql`status = 'generating' and worker_id is not null`),
       index('generations_timer_idx')
         .on(t.runAt)
         .where(sql`status = 'waiting'`),

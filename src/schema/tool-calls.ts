@@ -123,9 +123,10 @@ export const toolCallsTable = <Name extends string>(
       index('tool_calls_run_at_idx')
         .on(t.runAt)
         .where(sql`status = 'pending' and run_at > created_at`),
+      // The second condition keeps it to lookups by holder, as of generations.
       index('tool_calls_held_idx')
         .on(t.workerId)
-        .where(sql`status = 'executing'`),
+        .where(sql`status = 'executing' and worker_id is not null`),
       index('tool_calls_expires_at_idx')
         .on(t.expiresAt)
         .where(sql`status = 'pending' and expires_at is not null`),

@@ -9,7 +9,7 @@ import { claimGenerationsStatement } from '../../src/claims/claim-generations.js
 import { claimToolCallsStatement } from '../../src/claims/claim-tool-calls.js'
 import { recordStepStatement } from '../../src/claims/record-step.js'
 import { settleGenerationStatement } from '../../src/claims/settle-generation.js'
-import { settleToolCallsStatement } from '../../src/claims/settle-tool-calls.js'
+import { settleToolCallStatement } from '../../src/claims/settle-tool-calls.js'
 import { loadStatement } from '../../src/agent/load.js'
 import { tableNames, type Statement } from '../../src/internal/statement.js'
 import type { ToolContext } from '../../src/tools/run-tool.js'
@@ -90,7 +90,7 @@ const cases: [name: string, Pick<Statement<never, never>, 'text'>, Record<Break,
   ],
   [
     'the settlement of a tool call',
-    settleToolCallsStatement,
+    settleToolCallStatement,
     { 'before it is sent': [1, 2], 'after it has committed': [1] },
   ],
   ['the cutover', settleGenerationStatement, both([1])],
@@ -133,7 +133,7 @@ describe.each(['before it is sent', 'after it has committed'] as const)(
 
     const remote: typeof cases = [
       ['the claim of a tool call', claimToolCallsStatement, both([1])],
-      ['its settlement', settleToolCallsStatement, both([1])],
+      ['its settlement', settleToolCallStatement, both([1])],
     ]
     test.each(remote)('%s by an executor: the call settles once', async (name, statement) => {
       const broken = brokenAround(database.connect(), statement, when)
