@@ -4,6 +4,7 @@
  * marks the inbox processed and enqueues what arrived meanwhile.
  */
 import { FencedError } from '../errors.js'
+import { batchedPerDatabase } from '../internal/batched.js'
 import type { Database } from '../internal/database.js'
 import { jsonText, statement, storableText } from '../internal/statement.js'
 import type { MessagePart } from '../schema.js'
@@ -62,16 +63,82 @@ export const settleGenerationStatement = statement<Params, { messageId: string |
   select (select id from reply) as "messageId" from settled`,
 )
 
+interface Settled {
+  messageId: string | null
+}
+
+// Answers that are ready at the same moment, each under its own fence. It waits for no generation's lock: a row that
+// somebody holds, one that is fenced, and one behind which messages wait (its trigger would lock the queued row,
+// and two of those in one transaction could deadlock with a host's) is left to the statement above.
+export const settleGenerationsStatement = statement<[cutovers: string], Settled & { id: string }>(
+  'settle_generations',
+  (t) => `
+  with given as materialized (
+    select * from jsonb_to_recordset($1::text::jsonb) as s (id text, attempt int, content text, parts jsonb,
+      "finishReason" text, "inputTokens" int, "outputTokens" int, model text, "providerResponseId" text)),
+  free as materialized (
+    select held.place from given, lateral (
+      select g.ctid as place from ${t.generations} g
+       where g.id = given.id and g.attempt = given.attempt and g.status = 'generating' and (
+         select q.id from ${t.generations} q
+          where q.session_id = g.session_id and q.agent_name = g.agent_name and q.status = 'pending' and q.attempt = 0) is null
+       for no key update skip locked) held),
+  settled as (
+    update ${t.generations} g set
+      status = 'completed', error = null, finish_reason = given."finishReason", completed_at = now(),
+      input_tokens = input_tokens + given."inputTokens", output_tokens = output_tokens + given."outputTokens",
+      model = coalesce(given.model, g.model),
+      provider_response_id = coalesce(given."providerResponseId", g.provider_response_id)
+    from given where g.ctid = any (array(select place from free)) and g.id = given.id
+    returning g.id, g.session_id, g.agent_name, g.inbox, given.content, given.parts),
+  reply as (
+    insert into ${t.messages} (session_id, role, actor_id, target_agent, content, parts, processed, generation_id, in_reply_to)
+    select s.session_id, 'assistant', s.agent_name,
+      coalesce((select m.actor_id from ${t.messages} m where m.id = s.inbox ->> -1), 'user'), s.content, s.parts, true, s.id,
+      (select m.request_id from ${t.messages} m where m.id = s.inbox ->> -1)
+    from settled s where s.content is not null
+    returning id, generation_id),
+  folded as (
+    delete from ${t.chunks} c where c.generation_id = any (array(select id from settled)))
+  select s.id, r.id as "messageId" from settled s left join reply r on r.generation_id = s.id`,
+)
+
+const settleInTurn = batchedPerDatabase<Cutover, Settled>((db) => ({
+  together: (cutovers) => settleTogether(db, cutovers),
+  alone: (cutover) => settleAlone(db, cutover),
+}))
+
 /**
- * Ends a generation.
+ * Ends a generation. Cutovers of one moment are one statement.
  *
  * @returns the assistant's message id, if one was written.
  * @throws FencedError when the generation is no longer held at this attempt; nothing was written then.
  */
-export async function settleGeneration(
+export function settleGeneration(db: Database, cutover: Cutover): Promise<Settled> {
+  return cutover.status === 'completed' ? settleInTurn(db, cutover) : settleAlone(db, cutover)
+}
+
+async function settleTogether(
   db: Database,
-  cutover: Cutover,
-): Promise<{ messageId: string | null }> {
+  cutovers: readonly Cutover[],
+): Promise<(Settled | undefined)[]> {
+  const given = cutovers.map((cutover) => ({
+    id: cutover.generationId,
+    attempt: cutover.attempt,
+    content: cutover.message?.content,
+    parts: cutover.message?.parts,
+    finishReason: cutover.finishReason,
+    inputTokens: cutover.inputTokens ?? 0,
+    outputTokens: cutover.outputTokens ?? 0,
+    model: cutover.model,
+    providerResponseId: cutover.providerResponseId,
+  }))
+  const rows = await db.query(settleGenerationsStatement, [jsonText(given)])
+  const settled = new Map(rows.map(({ id, messageId }) => [id, { messageId }]))
+  return cutovers.map(({ generationId }) => settled.get(generationId))
+}
+
+async function settleAlone(db: Database, cutover: Cutover): Promise<Settled> {
   const [row] = await db.query(settleGenerationStatement, [
     cutover.generationId,
     cutover.attempt,

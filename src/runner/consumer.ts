@@ -47,6 +47,8 @@ export interface Consumer {
 
 /** Full for so long: rings could not be answered anyway, so spare the enqueueing transactions the NOTIFY. */
 const FULL_BEFORE_SILENT_MS = 100
+/** So long a claim waits for more slots to come free, when it found a backlog. */
+const GATHER_MS = 2
 const MIN_RECHECK_MS = 5
 /** Nothing came for so long: time to see to what is due later. */
 const QUIET_MS = 50
@@ -63,6 +65,8 @@ class SlotConsumer<Item> implements Consumer {
   readonly #runs = new Set<Promise<void>>()
   #wake: Deferred = deferred()
   #sleeping = false
+  /** The last claim got all it asked for. */
+  #backlog = false
   #loop: Promise<void> = Promise.resolve()
 
   constructor(options: ConsumerOptions<Item>) {
@@ -117,10 +121,19 @@ class SlotConsumer<Item> implements Consumer {
   /** One claim. `more`: it got all it asked for, so there may be more. */
   async #fill(): Promise<'more' | 'drained'> {
     const { work, member } = this.#options
+    if (this.#backlog) await this.#gatherSlots()
     const asked = this.#free()
     const items = await work.claim(asked, member.workerId)
     for (const item of items) this.#start(item)
-    return items.length >= asked ? 'more' : 'drained'
+    this.#backlog = items.length >= asked
+    return this.#backlog ? 'more' : 'drained'
+  }
+
+  /** One claim for several rows costs little more than for one; with a backlog, wait a moment for slots to come free. */
+  async #gatherSlots(): Promise<void> {
+    for (let ms = 0; ms < GATHER_MS && this.#free() < this.#options.slots / 2; ms += 1) {
+      await delay(1, this.#stopping.signal)
+    }
   }
 
   #start(item: Item): void {

@@ -253,6 +253,11 @@ const cases: Readonly<Record<string, Case>> = {
     const run = await runIn(here, oldSession)
     return () => loadGeneration(database, run.id, 40)
   },
+  'load together': (_here, { database }) =>
+    // Two of the old session's finished ones: a load asks for no status.
+    Promise.resolve(() =>
+      Promise.all(['g00000501', 'g00000502'].map((id) => loadGeneration(database, id, 40))),
+    ),
   'insert chunks': async (here, { store }) => {
     const run = await runIn(here, oldSession)
     const chunk = { index: 0, attempt: 1, step: 0, type: 'text', content: 'hi' }
@@ -457,6 +462,10 @@ const cases: Readonly<Record<string, Case>> = {
       await checkBarrier(database, null)
       await store.deregisterWorker(here.agent)
     }),
+  'settle generations together': async (here, { store }) => {
+    const runs = [await here.running(), await here.running()]
+    return () => Promise.all(runs.map((run) => store.settleGeneration(answer(run))))
+  },
 }
 
 function* nodesOf(node: PlanNode): Generator<PlanNode> {

@@ -308,3 +308,63 @@ describe('cancel', () => {
     })
   })
 })
+
+describe('cutovers of one moment', () => {
+  it('are one statement, and each ends as it would alone: done, fenced, refused, behind a lock, with a message behind', async () => {
+    const here = scenario(database)
+    const runs: Running[] = []
+    for (let nth = 0; nth < 6; nth += 1) runs.push(await here.running())
+    const [plain, other, stale, locked, huge, followed] = runs as [
+      ...[Running, Running, Running],
+      ...[Running, Running, Running],
+    ]
+    const late = await here.say(followed.sessionId)
+    const holder = await openTransaction(database.url)
+    await holder.sql`select 1 from ai_db.generations where id = ${locked.id} for update`
+    const before = here.store.roundTrips
+    const settle = (run: Running, content?: string) => {
+      const cutover = here.store.settleGeneration(answer(run, content))
+      cutover.catch(() => undefined)
+      return cutover
+    }
+    const together = [settle(plain), settle(other)]
+    await Promise.all(together)
+    expect(here.store.roundTrips - before, 'one statement for both').toBe(1)
+
+    const [fencedOne, lockedOne, hugeOne, followedOne] = [
+      settle({ ...stale, attempt: stale.attempt + 1 }),
+      settle(locked),
+      settle(huge, 'x'.repeat(1_048_577)),
+      settle(followed, 'to the first'),
+    ]
+    await expect(fencedOne).rejects.toMatchObject(fenced)
+    await expect(hugeOne).rejects.toMatchObject({ code: 'INVALID_INPUT', field: 'content' })
+    expect((await followedOne).messageId).not.toBeNull()
+    const statuses = async () => {
+      const rows = await database.sql<{ id: string; status: string }[]>`
+        select id, status from ai_db.generations where id = any (${runs.map(({ id }) => id)})`
+      const byId = new Map(rows.map(({ id, status }) => [id, status]))
+      return runs.map(({ id }) => byId.get(id))
+    }
+    const running = 'generating'
+    expect(await statuses()).toEqual([
+      'completed',
+      'completed',
+      running,
+      running,
+      running,
+      'completed',
+    ])
+    await holder.commit()
+    await lockedOne
+    expect((await statuses())[3]).toBe('completed')
+    const [reply] = await database.sql<{ content: string; target_agent: string }[]>`
+      select content, target_agent from ai_db.messages where generation_id = ${plain.id}`
+    expect(reply!.content).toBe('done')
+    const [inbox] = await database.sql<{ processed_by: string }[]>`
+      select processed_by from ai_db.messages where id = ${other.messageId}`
+    expect(inbox!.processed_by).toBe(other.id)
+    const next = await here.claimOne(await here.worker())
+    expect(next.inbox).toEqual([late])
+  })
+})
