@@ -5,7 +5,7 @@
 import { useEffect, useRef, useState } from 'react'
 import { openSessions, type SessionList } from 'electric-ai-db/client'
 import { Chat } from './chat.js'
-import { closeSoon } from './chat-session.js'
+import { closeWhenUnused } from './chat-session.js'
 import { Icon } from './icon.js'
 import { NewChat } from './new-chat.js'
 import { useRoute } from './route.js'
@@ -74,7 +74,7 @@ function useSessions(): SessionList | undefined {
   useEffect(() => {
     const opened = openSessions({ url: API_URL, actorId: ACTOR })
     setSessions(opened)
-    return () => closeSoon(opened)
+    return () => closeWhenUnused(opened, [opened.collection])
   }, [])
   return sessions
 }

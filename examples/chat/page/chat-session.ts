@@ -24,17 +24,27 @@ export function useOpenSession(sessionId: string): ChatSession | undefined {
   useEffect(() => {
     const opened = openSession({ url: API_URL, sessionId, actorId: ACTOR })
     setSession(opened)
-    return () => closeSoon(opened)
+    return () => closeWhenUnused(opened, Object.values(opened.collections))
   }, [sessionId])
   return session?.sessionId === sessionId ? session : undefined
 }
 
-/** A live query lets go of its collections a moment after its component is gone, and complains if they go first. */
-export function closeSoon(opened: { close(): Promise<void> }): void {
-  setTimeout(() => void opened.close(), LINGER_MS)
+/**
+ * Closes what no component shows any more, when the live queries over it have let go of it: they do that when the
+ * browser is idle, and complain about collections that go before them.
+ */
+export function closeWhenUnused(
+  opened: { close(): Promise<void> },
+  collections: readonly { readonly subscriberCount: number }[],
+  patienceMs = PATIENCE_MS,
+): void {
+  const isUnused = collections.every(({ subscriberCount }) => subscriberCount === 0)
+  if (isUnused || patienceMs <= 0) return void opened.close()
+  setTimeout(() => closeWhenUnused(opened, collections, patienceMs - LOOK_EVERY_MS), LOOK_EVERY_MS)
 }
 
-const LINGER_MS = 1_000
+const LOOK_EVERY_MS = 250
+const PATIENCE_MS = 30_000
 
 export type Readiness = 'loading' | 'ready' | 'missing'
 
