@@ -57,7 +57,7 @@ export async function benchToolRoundtrip(world: World): Promise<Measured> {
     p95,
     n,
     limits: [{ what: 'p50 / floor', value: p50 / floorSpread.p50, atMost: LIMIT }],
-    why: 'Postgres CPU of step, claim and settle is 1.7 ms against 0.55: the step and the result also lock and write or read their generation, under checks and triggers',
+    why: 'Postgres CPU of step, claim and settle is 1.3 ms against 0.55: the step and the result also lock and write or read their generation, under checks and triggers',
     extra: {
       floorP95: floorSpread.p95,
       insertP50: median(samples.ours.map(({ inserted }) => inserted)),

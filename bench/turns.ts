@@ -48,7 +48,7 @@ export async function benchTurns(world: World): Promise<Measured> {
     p95,
     n: slices * count,
     limits: [{ what: 'p50 / floor', value: p50 / floor, atLeast: LIMIT }],
-    why: 'a turn takes 1.4 ms of Postgres CPU (claim 0.7, load 0.15, cutover 0.6; floor 0.4), and 1 ms of the worker for chat() and three statements (floor 0.2)',
+    why: 'the worker takes 0.6 ms CPU a turn (floor 0.15), mostly chat(), garbage and socket writes; Postgres takes 0.45 ms (floor 0.35), as loads and cutovers share statements, so the one waits for the other',
     extra: { workerCpuMsPerTurn: median(cpu.ours), floorCpuMsPerTurn: median(cpu.floor) },
   }
 }
