@@ -4,7 +4,7 @@
  * behind that would hold WAL back.
  */
 import type { Client } from 'pg'
-import type { Pgoutput } from 'pg-logical-replication'
+import type { Pgoutput, PgoutputPlugin } from 'pg-logical-replication'
 import type { SyncPeers } from './peers.js'
 import { tableSignature } from './table-facts.js'
 import type { Text } from './text-connections.js'
@@ -39,7 +39,7 @@ export function createTextPlugin(
   { replication }: SyncPeers,
   publication: string,
   onSlot: (slot: Slot) => void,
-) {
+): PgoutputPlugin {
   class TextPlugin extends replication.PgoutputPlugin {
     override parse(buffer: Buffer) {
       try {
