@@ -19,6 +19,8 @@ export interface DurableChatOptions<
   TToolInsert extends object,
   TChunkRow extends ChunkContract,
   TChunkInsert extends object,
+  TToolKey extends string | number = string,
+  TChunkKey extends string | number = string,
 > {
   adapter: AnyTextAdapter
   messages: ModelMessage[]
@@ -27,11 +29,11 @@ export interface DurableChatOptions<
   tools?: TTools
   /** Where calls become rows, and how; as `makeDurableTools` takes it. */
   toolCalls?: DurableToolOptions<TToolRow, ToolCallOfAny<TTools>, unknown, TToolInsert> & {
-    collection: AnyCollection<TToolRow, TToolInsert>
+    collection: AnyCollection<TToolRow, TToolKey, TToolInsert>
   }
   /** Where chunks become rows, and how; as `streamToCollection` takes it. */
   chunks?: Omit<ChunkOptions<TChunkInsert>, 'signal'> & {
-    collection: AnyCollection<TChunkRow, TChunkInsert>
+    collection: AnyCollection<TChunkRow, TChunkKey, TChunkInsert>
   }
   /** Cancels the model's stream and the wait for tools. */
   abortController?: AbortController
@@ -40,13 +42,11 @@ export interface DurableChatOptions<
 }
 
 /** A collection with or without a schema of its own. */
-type AnyCollection<TRow extends object, TInsert extends object> = Collection<
-  TRow,
-  string,
-  UtilsRecord,
-  StandardSchemaV1,
-  TInsert
->
+type AnyCollection<
+  TRow extends object,
+  TKey extends string | number,
+  TInsert extends object,
+> = Collection<TRow, TKey, UtilsRecord, StandardSchemaV1, TInsert>
 
 /**
  * One durable turn, tools included.
@@ -60,8 +60,18 @@ export async function durableChat<
   TToolInsert extends object,
   TChunkRow extends ChunkContract,
   TChunkInsert extends object,
+  TToolKey extends string | number,
+  TChunkKey extends string | number,
 >(
-  options: DurableChatOptions<TTools, TToolRow, TToolInsert, TChunkRow, TChunkInsert>,
+  options: DurableChatOptions<
+    TTools,
+    TToolRow,
+    TToolInsert,
+    TChunkRow,
+    TChunkInsert,
+    TToolKey,
+    TChunkKey
+  >,
 ): Promise<{ content: string }> {
   const { tools: given, toolCalls, chunks, middleware = [], modelOptions, ...rest } = options
   const tools = given && toolCalls ? durable(given, toolCalls) : given

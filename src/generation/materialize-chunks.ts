@@ -34,18 +34,18 @@ export function chunksToText(chunks: Iterable<TextChunk>): string {
  *
  * @param generationId The id's reference in the query, such as `gen.id`.
  */
-export function chunksOf<TRow extends TextChunk>(
-  chunks: Collection<TRow, string>,
+export function chunksOf<TRow extends TextChunk, TKey extends string | number>(
+  chunks: Collection<TRow, TKey>,
   generationId: unknown,
 ) {
   return toArray(ordered(chunks, generationId))
 }
 
 /** As `chunksOf`: the text of them, as one string that grows. */
-export function chunkTextOf<TRow extends TextChunk & { type: string }>(
-  chunks: Collection<TRow, string>,
-  generationId: unknown,
-) {
+export function chunkTextOf<
+  TRow extends TextChunk & { type: string },
+  TKey extends string | number,
+>(chunks: Collection<TRow, TKey>, generationId: unknown) {
   const own = chunks as unknown as Collection<TextChunk & { type: string }, string>
   const texts = ordered(own, generationId)
     .where(({ chunk }) => eq(chunk.type, 'text'))
@@ -53,9 +53,12 @@ export function chunkTextOf<TRow extends TextChunk & { type: string }>(
   return concat(toArray(texts))
 }
 
-function ordered<TRow extends TextChunk>(chunks: Collection<TRow, string>, generationId: unknown) {
+function ordered<TRow extends TextChunk, TKey extends string | number>(
+  chunks: Collection<TRow, TKey>,
+  generationId: unknown,
+) {
   return new Query()
-    .from({ chunk: chunks as unknown as Collection<TRow & TextChunk, string> })
+    .from({ chunk: chunks as unknown as Collection<TRow & TextChunk, TKey> })
     .where(({ chunk }) => eq(chunk.generationId as never, generationId as never))
     .orderBy(({ chunk }) => chunk.index as never)
 }

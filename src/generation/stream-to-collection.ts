@@ -35,9 +35,10 @@ export interface StreamToCollectionOptions<
   TUtils extends UtilsRecord = UtilsRecord,
   TSchema extends StandardSchemaV1 = StandardSchemaV1,
   TInsert extends object = TRow,
+  TKey extends string | number = string,
 > extends ChunkOptions<TInsert> {
   /** Where the rows go; keyed by the chunk's id. Its schema is the host's: `transform` makes the rows. */
-  collection: Collection<TRow, string, TUtils, TSchema, TInsert>
+  collection: Collection<TRow, TKey, TUtils, TSchema, TInsert>
 }
 
 /** All but the collection. */
@@ -86,9 +87,10 @@ export async function streamToCollection<
   TUtils extends UtilsRecord,
   TSchema extends StandardSchemaV1,
   TInsert extends object,
+  TKey extends string | number,
 >(
   stream: AsyncIterable<StreamChunk>,
-  options: StreamToCollectionOptions<TRow, TUtils, TSchema, TInsert>,
+  options: StreamToCollectionOptions<TRow, TUtils, TSchema, TInsert, TKey>,
 ): Promise<StreamToCollectionResult> {
   return write(stream, options as unknown as ErasedOptions)
 }
