@@ -89,7 +89,7 @@ export const settleGenerationsStatement = statement<[cutovers: string], Settled 
       input_tokens = input_tokens + given."inputTokens", output_tokens = output_tokens + given."outputTokens",
       model = coalesce(given.model, g.model),
       provider_response_id = coalesce(given."providerResponseId", g.provider_response_id)
-    from given where g.ctid = any (array(select place from free)) and g.id = given.id
+    from given where g.ctid = any (array(select place from free)) and g.id = given.id and g.attempt = given.attempt
     returning g.id, g.session_id, g.agent_name, g.inbox, given.content, given.parts),
   reply as (
     insert into ${t.messages} (session_id, role, actor_id, target_agent, content, parts, processed, generation_id, in_reply_to)
@@ -122,7 +122,12 @@ async function settleTogether(
   db: Database,
   cutovers: readonly Cutover[],
 ): Promise<(Settled | undefined)[]> {
-  const given = cutovers.map((cutover) => ({
+  // Of two for one generation the statement would write one and answer both.
+  const firsts = new Map<string, Cutover>()
+  for (const cutover of cutovers) {
+    if (!firsts.has(cutover.generationId)) firsts.set(cutover.generationId, cutover)
+  }
+  const given = [...firsts.values()].map((cutover) => ({
     id: cutover.generationId,
     attempt: cutover.attempt,
     content: cutover.message?.content,
@@ -135,7 +140,10 @@ async function settleTogether(
   }))
   const rows = await db.query(settleGenerationsStatement, [jsonText(given)])
   const settled = new Map(rows.map(({ id, messageId }) => [id, { messageId }]))
-  return cutovers.map(({ generationId }) => settled.get(generationId))
+  return cutovers.map((cutover) => {
+    const { generationId } = cutover
+    return firsts.get(generationId) === cutover ? settled.get(generationId) : undefined
+  })
 }
 
 async function settleAlone(db: Database, cutover: Cutover): Promise<Settled> {

@@ -367,4 +367,21 @@ describe('cutovers of one moment', () => {
     const next = await here.claimOne(await here.worker())
     expect(next.inbox).toEqual([late])
   })
+  it('of one generation: only the first is answered, and a stale attempt beside the right one writes nothing', async () => {
+    const here = scenario(database)
+    const [run, bystander] = [await here.running(), await here.running()]
+    const stale = { ...run, attempt: run.attempt + 1 }
+    const settled = await Promise.allSettled([
+      here.store.settleGeneration(answer(stale, 'stale')),
+      here.store.settleGeneration(answer(bystander)),
+      here.store.settleGeneration(answer(run, 'right')),
+      here.store.settleGeneration(answer(run, 'again')),
+    ])
+    expect(settled.map(({ status }) => status).slice(0, 2)).toEqual(['rejected', 'fulfilled'])
+    expect(settled.slice(2).filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    const replies = await database.sql<{ content: string }[]>`
+      select content from ai_db.messages where generation_id = ${run.id}`
+    const told = settled[2].status === 'fulfilled' ? 'right' : 'again'
+    expect(replies.map(({ content }) => content)).toEqual([told])
+  })
 })
