@@ -11,6 +11,7 @@ export const BENCH_NAMES = [
   'recovery',
   'enqueue',
   'sync',
+  'prd',
 ] as const
 
 export type BenchName = (typeof BENCH_NAMES)[number]

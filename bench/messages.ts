@@ -58,6 +58,8 @@ export interface ChildConfigs {
   tab: { url: string; sessionId: string }
   /** Electric clients: one shape of messages per session. */
   crowd: { electricUrl: string; sessionIds: string[] }
+  /** The primitives over Electric collections of a host's own tables. */
+  primitives: { databaseUrl: string; electricUrl: string; role: 'asks' | 'executes' }
   /** Hears of notifications. */
   listener: { databaseUrl: string }
   /** Waits for a lock, then has it until it is killed. */

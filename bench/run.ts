@@ -16,6 +16,7 @@ import { parseBenchArguments, type BenchName } from './bench-arguments.js'
 import { benchLine, benchTable, type BenchLine, type Measured } from './bench-line.js'
 import { benchEnqueue } from './enqueue.js'
 import { benchPickup } from './pickup.js'
+import { benchPrd } from './prd.js'
 import { benchRecovery } from './recovery.js'
 import { benchSync } from './sync.js'
 import { benchTokens } from './tokens.js'
@@ -31,6 +32,7 @@ const BENCHES: Record<BenchName, (world: World) => Promise<Measured>> = {
   recovery: benchRecovery,
   enqueue: benchEnqueue,
   sync: benchSync,
+  prd: benchPrd,
 }
 
 async function main(): Promise<void> {
