@@ -97,7 +97,12 @@ describe.each([
     await device.update('calls', row.id, { status: 'executing' })
     hold.resolve()
     expect(await ended(device, 'calls', row.id)).toMatchObject({ status: 'completed' })
-    expect(executions).toEqual(['once'])
+    // Nor afterwards; a row behind it has its turn.
+    await device.update('calls', row.id, { status: 'pending' })
+    const behind = callRow({ args: { query: 'behind' } })
+    await device.insert('calls', behind)
+    await ended(device, 'calls', behind.id)
+    expect(executions).toEqual(['once', 'behind'])
   })
 
   test('2. deterministic chunk ordering: indexes grow, and a device that syncs anew orders by them', async () => {
