@@ -65,6 +65,8 @@ describe('two tabs', () => {
     expect(ids(here)).toEqual(ids(there))
     expect(here.statuses.filter((status) => status === 'submitted')).toHaveLength(2)
     expect(there.statuses.filter((status) => status === 'submitted')).toHaveLength(1)
+    // The end of a run that was only watched is told a moment after its text.
+    await pollUntil('three ends each', () => here.finished.length + there.finished.length >= 6)
     expect([here.finished.length, there.finished.length]).toEqual([3, 3])
     expect([...here.errors, ...there.errors, ...world.errors]).toEqual([])
   })

@@ -24,6 +24,7 @@ test.each(['restart', 'continue'] as const)(
       streamsUrl: inject('streamsUrl'),
       agents: [{ name: 'assistant', script: 'story', options: { onInterrupted } }],
       faults: [{ point: 'mid-text', nth: 25, action: 'hold' }],
+      options: { schema },
     })
     const sessionId = await world.newSession()
     const chats = [openChat(world.openTab(sessionId)), openChat(world.openTab(sessionId))] as const

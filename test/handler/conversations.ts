@@ -21,10 +21,10 @@ type Database = Pick<TestDatabase, 'db' | 'sql'>
 
 /** Makes a worker known for 'assistant' and for the conversations' own agent. */
 export async function createConversations(database: Database, schema = 'ai_db') {
-  const rows = scenario(database as TestDatabase)
+  const rows = scenario(database as TestDatabase, schema)
   const workerId = await rows.worker({ agents: [rows.agent, 'assistant'] })
 
-  const session = (owner: string) => sessionOf(database.db, owner)
+  const session = (owner: string) => sessionOf(database.db, owner, schema)
 
   async function running(owner: string): Promise<Turn> {
     const sessionId = await session(owner)

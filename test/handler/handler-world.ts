@@ -117,6 +117,10 @@ let counter = 0
 export const fresh = (what: string) => `${what}-h${(counter += 1)}`
 
 /** A session of somebody's. @returns its id */
-export async function sessionOf(db: DrizzleDatabase, owner: string): Promise<string> {
-  return (await createSession(db, { id: fresh(owner) })).id
+export async function sessionOf(
+  db: DrizzleDatabase,
+  owner: string,
+  schema = 'ai_db',
+): Promise<string> {
+  return (await createSession(db, { id: fresh(owner) }, { schema })).id
 }

@@ -28,7 +28,7 @@ beforeAll(async () => {
 })
 
 const prepare = (one: RouteCase, owner: string) =>
-  one.prepare(rows, owner, { url: world.url, sql: database.sql })
+  one.prepare(rows, owner, { url: world.url, sql: database.sql, schema: database.schema })
 
 const ask = (one: RouteCase, { path, body }: Prepared, as: string) =>
   world.call(methodOf(one), path, { as, ...(body && { body }) })

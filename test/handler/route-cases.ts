@@ -23,7 +23,7 @@ export interface RouteCase {
   prepare(
     rows: Conversations,
     owner: string,
-    world: { url: string; sql: TestDatabase['sql'] },
+    world: { url: string; sql: TestDatabase['sql']; schema: string },
   ): Promise<Prepared>
   /** A body's field, and what does not fit it. */
   wrong?: { field: string; body: Record<string, unknown> }
@@ -33,10 +33,15 @@ export interface RouteCase {
 
 export const methodOf = ({ route }: RouteCase) => route.split(' ')[0]!
 
-const rowsOf = (sql: TestDatabase['sql'], table: string, where: string, id: string) => async () => {
-  const rows = await sql.unsafe(`select * from ai_db.${table} where ${where} = $1 order by 1`, [id])
-  return rows.map(({ updated_at: _, lease_expires_at: __, ...row }) => row)
-}
+type Rows = { sql: TestDatabase['sql']; schema: string }
+
+const rowsOf =
+  ({ sql, schema }: Rows, table: string, where: string, id: string) =>
+  async () => {
+    const text = `select * from ${schema}.${table} where ${where} = $1 order by 1`
+    const rows = await sql.unsafe(text, [id])
+    return rows.map(({ updated_at: _, lease_expires_at: __, ...row }) => row)
+  }
 
 const reads: RouteCase[] = [
   {
@@ -115,12 +120,12 @@ const sessions: RouteCase[] = [
   {
     route: 'POST /sessions',
     verb: 'create-session',
-    prepare: async (_rows, owner, { sql }) => {
+    prepare: async (_rows, owner, world) => {
       const id = fresh(owner)
       return {
         path: paths.sessions(),
         body: { id, title: 'A title' },
-        effect: rowsOf(sql, 'sessions', 'id', id),
+        effect: rowsOf(world, 'sessions', 'id', id),
       }
     },
     wrong: { field: 'title', body: { title: 7 } },
@@ -128,12 +133,12 @@ const sessions: RouteCase[] = [
   {
     route: 'PATCH /sessions/:sessionId',
     verb: 'rename-session',
-    prepare: async (rows, owner, { sql }) => {
+    prepare: async (rows, owner, world) => {
       const sessionId = await rows.session(owner)
       return {
         path: paths.session(sessionId),
         body: { title: 'Another' },
-        effect: rowsOf(sql, 'sessions', 'id', sessionId),
+        effect: rowsOf(world, 'sessions', 'id', sessionId),
       }
     },
     wrong: { field: 'title', body: { title: ' ' } },
@@ -143,11 +148,11 @@ const sessions: RouteCase[] = [
     verb: 'delete-session',
     // The first deletes, the second finds nothing: both are told.
     repeats: false,
-    prepare: async (rows, owner, { sql }) => {
+    prepare: async (rows, owner, world) => {
       const { sessionId } = await rows.settled(owner)
       return {
         path: paths.session(sessionId),
-        effect: rowsOf(sql, 'messages', 'session_id', sessionId),
+        effect: rowsOf(world, 'messages', 'session_id', sessionId),
       }
     },
   },
@@ -157,12 +162,12 @@ const messages: RouteCase[] = [
   {
     route: 'POST /sessions/:sessionId/messages',
     verb: 'send',
-    prepare: async (rows, owner, { sql }) => {
+    prepare: async (rows, owner, world) => {
       const sessionId = await rows.session(owner)
       return {
         path: paths.messages(sessionId),
         body: { id: fresh('message'), content: 'Hello', metadata: { a: [1] } },
-        effect: rowsOf(sql, 'messages', 'session_id', sessionId),
+        effect: rowsOf(world, 'messages', 'session_id', sessionId),
       }
     },
     wrong: { field: 'content', body: { id: 'x', content: 7 } },
@@ -170,12 +175,12 @@ const messages: RouteCase[] = [
   {
     route: 'PATCH /sessions/:sessionId/messages/:messageId',
     verb: 'edit',
-    prepare: async (rows, owner, { sql }) => {
+    prepare: async (rows, owner, world) => {
       const { sessionId, messageId } = await rows.settled(owner)
       return {
         path: paths.message(sessionId, messageId),
         body: { id: fresh('message'), content: 'Rather this' },
-        effect: rowsOf(sql, 'messages', 'session_id', sessionId),
+        effect: rowsOf(world, 'messages', 'session_id', sessionId),
       }
     },
     wrong: { field: 'id', body: { content: 'x' } },
@@ -186,24 +191,24 @@ const generations: RouteCase[] = [
   {
     route: 'POST /sessions/:sessionId/generations/:generationId/cancel',
     verb: 'cancel',
-    prepare: async (rows, owner, { sql }) => {
+    prepare: async (rows, owner, world) => {
       const { sessionId, generationId } = await rows.running(owner)
       return {
         path: paths.cancel(sessionId, generationId),
         body: {},
-        effect: rowsOf(sql, 'generations', 'session_id', sessionId),
+        effect: rowsOf(world, 'generations', 'session_id', sessionId),
       }
     },
   },
   {
     route: 'POST /sessions/:sessionId/generations/:generationId/retry',
     verb: 'retry',
-    prepare: async (rows, owner, { sql }) => {
+    prepare: async (rows, owner, world) => {
       const { sessionId, generationId } = await rows.settled(owner)
       return {
         path: paths.retry(sessionId, generationId),
         body: { id: fresh('generation') },
-        effect: rowsOf(sql, 'generations', 'session_id', sessionId),
+        effect: rowsOf(world, 'generations', 'session_id', sessionId),
       }
     },
     wrong: { field: 'id', body: { id: '' } },
@@ -213,12 +218,12 @@ const generations: RouteCase[] = [
 const vote = (verb: 'approve' | 'deny'): RouteCase => ({
   route: `POST /sessions/:sessionId/tool-calls/:toolCallId/${verb}`,
   verb,
-  prepare: async (rows, owner, { sql }) => {
+  prepare: async (rows, owner, world) => {
     const { sessionId, toolCallId, argsHash } = await rows.called(owner, 2)
     return {
       path: paths[verb](sessionId, toolCallId),
       body: { id: fresh('vote'), argsHash, reason: 'because' },
-      effect: rowsOf(sql, 'approvals', 'session_id', sessionId),
+      effect: rowsOf(world, 'approvals', 'session_id', sessionId),
     }
   },
   wrong: { field: 'argsHash', body: { id: 'x', argsHash: 'short' } },
@@ -230,12 +235,12 @@ const tools: RouteCase[] = [
     verb: 'execute-tools',
     // What was claimed is not offered again.
     repeats: false,
-    prepare: async (rows, owner, { sql }) => {
+    prepare: async (rows, owner, world) => {
       const { sessionId } = await rows.called(owner)
       return {
         path: paths.claimTools(sessionId),
         body: { executorId: 'tab', tools: ['locate'] },
-        effect: rowsOf(sql, 'tool_calls', 'session_id', sessionId),
+        effect: rowsOf(world, 'tool_calls', 'session_id', sessionId),
       }
     },
     wrong: { field: 'tools', body: { executorId: 'tab', tools: [] } },
@@ -243,13 +248,14 @@ const tools: RouteCase[] = [
   {
     route: 'POST /sessions/:sessionId/tool-calls/renew',
     verb: 'execute-tools',
-    prepare: async (rows, owner, { url, sql }) => {
+    prepare: async (rows, owner, world) => {
+      const { url } = world
       const { sessionId } = await rows.called(owner)
       await claim(url, owner, sessionId)
       return {
         path: paths.renewTools(sessionId),
         body: { executorId: 'tab', leaseMs: 60_000 },
-        effect: rowsOf(sql, 'tool_calls', 'session_id', sessionId),
+        effect: rowsOf(world, 'tool_calls', 'session_id', sessionId),
       }
     },
     wrong: { field: 'leaseMs', body: { executorId: 'tab', leaseMs: 1 } },
@@ -257,7 +263,8 @@ const tools: RouteCase[] = [
   {
     route: 'POST /sessions/:sessionId/tool-calls/:toolCallId/settle',
     verb: 'execute-tools',
-    prepare: async (rows, owner, { url, sql }) => {
+    prepare: async (rows, owner, world) => {
+      const { url } = world
       const { sessionId, toolCallId } = await rows.called(owner)
       await claim(url, owner, sessionId)
       return {
@@ -267,7 +274,7 @@ const tools: RouteCase[] = [
           attempt: 1,
           outcome: { status: 'completed', result: { at: 7 } },
         },
-        effect: rowsOf(sql, 'tool_calls', 'session_id', sessionId),
+        effect: rowsOf(world, 'tool_calls', 'session_id', sessionId),
       }
     },
     wrong: { field: 'attempt', body: { executorId: 'tab', attempt: 0, outcome: {} } },

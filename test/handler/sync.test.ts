@@ -57,8 +57,8 @@ describe.each([
 ])('by %s', (_how, options) => {
   test('the rows of the session come, and those of others do not', async () => {
     const [mine, bobs] = [
-      await sessionOf(database.db, 'alice'),
-      await sessionOf(database.db, 'bob'),
+      await sessionOf(database.db, 'alice', database.schema),
+      await sessionOf(database.db, 'bob', database.schema),
     ]
     await say(mine, 'before')
     const { shape } = watch(world.url + paths.shape(mine, 'messages'), options)
@@ -73,7 +73,10 @@ describe.each([
 })
 
 test('a subset in the body has what it asked for, of the session', async () => {
-  const [mine, bobs] = [await sessionOf(database.db, 'alice'), await sessionOf(database.db, 'bob')]
+  const [mine, bobs] = [
+    await sessionOf(database.db, 'alice', database.schema),
+    await sessionOf(database.db, 'bob', database.schema),
+  ]
   for (const word of ['one', 'two', 'three']) {
     await say(mine, word)
     await say(bobs, word)
@@ -112,7 +115,7 @@ test.skipIf(usesElectric)(
     const listener = getRequestListener(handler)
     const server = createServer((request, response) => void listener(request, response))
     const url = await listen(server)
-    const mine = await sessionOf(database.db, 'alice')
+    const mine = await sessionOf(database.db, 'alice', database.schema)
     await say(mine, 'before')
     const { shape } = watch(url + paths.shape(mine, 'messages'))
     await shape.rows

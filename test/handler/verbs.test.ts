@@ -20,7 +20,7 @@ beforeAll(async () => {
 })
 
 const prepare = (one: RouteCase, owner = 'alice') =>
-  one.prepare(rows, owner, { url: world.url, sql: database.sql })
+  one.prepare(rows, owner, { url: world.url, sql: database.sql, schema: 'ai_db' })
 
 test('every route there is stands in the table of cases, and every path of the contract is a route', () => {
   const known = routes.map(({ method, pattern }) => `${method} ${pattern}`)

@@ -47,8 +47,8 @@ export interface Running {
   attempt: number
 }
 
-export function scenario(database: TestDatabase): Scenario {
-  const store = createStore(database.db)
+export function scenario(database: TestDatabase, schema = 'ai_db'): Scenario {
+  const store = createStore(database.db, { schema })
   const agent = next('agent')
 
   const worker = async ({ leaseMs = 3_600_000, agents, tools }: WorkerChoices = {}) => {
@@ -66,10 +66,11 @@ export function scenario(database: TestDatabase): Scenario {
     return id
   }
   const session = async (choices: { priority?: number; concurrencyKey?: string } = {}) =>
-    (await createSession(database.db, { id: next('session'), ...choices })).id
+    (await createSession(database.db, { id: next('session'), ...choices }, { schema })).id
   const say = async (sessionId: string, content = 'hello') => {
     const message = { id: next('message'), sessionId, content, targetAgent: agent }
-    return (await sendMessage(database.db, { ...message, queueForUnknownAgent: true })).id
+    const sent = { ...message, queueForUnknownAgent: true }
+    return (await sendMessage(database.db, sent, { schema })).id
   }
   const claim = (workerId: string, choices: Choices = {}) =>
     (choices.store ?? store).claimGenerations({
