@@ -52,5 +52,7 @@ export function threadEntries(
 /** Does this generation answer that message? One that was retried or cut off by an edit does no longer. */
 function asks(message: MessageRecord, generation: GenerationRecord): boolean {
   if (message.processedBy === generation.id) return true
-  return isRunning(generation) && generation.inbox.includes(message.id)
+  if (message.processedBy !== null || !generation.inbox.includes(message.id)) return false
+  // A settled one's message is marked in the same transaction, and may arrive a moment later.
+  return isRunning(generation) || generation.metadata['supersededBy'] === undefined
 }
