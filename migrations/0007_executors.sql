@@ -3,9 +3,9 @@
 --
 -- They are people's machines: a claim sees one session only, and never what only a worker of the agent may run.
 
--- Takes pending calls of a session, and gives the executor a lease for them.
+-- Takes pending calls of a session, all or these `among` them, and gives the executor a lease for them.
 create or replace function "ai_db".claim_tool_calls_for(
-  in_session text, executor text, wanted text[], most integer, lease_ms float8
+  in_session text, executor text, wanted text[], most integer, lease_ms float8, among text[]
 ) returns setof "ai_db".tool_calls language plpgsql as $$
 begin
   -- Not an upsert: an insert rings the other workers, and this is asked often.
@@ -20,6 +20,7 @@ begin
   with candidate as (
     select c.id from "ai_db".tool_calls c
      where c.session_id = in_session and c.status = 'pending' and c.run_at <= now() and c.name = any (wanted)
+       and (among is null or c.id = any (among))
        and not c.worker_only and (c.approvals_required = 0 or c.approved_at is not null)
      order by c.priority desc nulls last, c.run_at, c.id
      limit most

@@ -26,6 +26,8 @@ export type {
   ShapeCollectionOptions,
   ShapeHealth,
 } from './electric/collections.js'
+export { handlerToolClaims } from './client/handler-tool-claims.js'
+export type { HandlerToolClaims, HandlerToolClaimsOptions } from './client/handler-tool-claims.js'
 export { chatConnection } from './client/chat-connection.js'
 export type {
   ChatConnection,

@@ -72,6 +72,8 @@ export const claimToolsBody = z.strictObject({
   /** One per tab or device; its lease holds what it claims. */
   executorId: id,
   tools: z.array(id).min(1).max(100),
+  /** Only these calls: what a tool execution effect asks for. */
+  toolCallIds: z.array(z.string().min(1).max(400)).min(1).max(20).optional(),
   limit: z.number().int().min(1).max(20).default(1),
   leaseMs: z.number().int().min(5_000).max(120_000).default(30_000),
 })

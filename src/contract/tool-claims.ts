@@ -2,8 +2,8 @@
  * The seam between a tool execution effect and what decides who runs a call. A synced row is a hint; with a
  * claim, any number of consumers may see it and one of them executes it.
  *
- * Ready-made: `postgresToolClaims()` (`src/claims/`). A host's own needs one atomic statement that moves
- * `pending → executing`, and says whether it did.
+ * Ready-made: `postgresToolClaims()` (`src/claims/`), and for pages `handlerToolClaims()` (`src/client/`).
+ * A host's own needs one atomic statement that moves `pending → executing`, and says whether it did.
  */
 
 export type ToolClaimOutcome =

@@ -15,6 +15,8 @@ export interface ClaimToolCallsFor {
   executorId: string
   /** The tools it has. */
   tools: readonly string[]
+  /** Only these calls. @default any of its session and tools */
+  toolCallIds?: readonly string[] | undefined
   /** At most so many calls. @default 1 */
   limit?: number
   /** How long it may be silent before others take its calls, in ms. @default 30_000 */
@@ -25,7 +27,14 @@ export interface ClaimToolCallsFor {
 export const executorWorkerId = (executorId: string): string => `browser:${executorId}`
 
 export const claimToolCallsForStatement = statement<
-  [sessionId: string, workerId: string, tools: string, limit: number, leaseMs: number],
+  [
+    sessionId: string,
+    workerId: string,
+    tools: string,
+    limit: number,
+    leaseMs: number,
+    among: string | null,
+  ],
   { calls: ClaimedToolCall[]; txid: string }
 >(
   'claim_tool_calls_for',
@@ -33,7 +42,7 @@ export const claimToolCallsForStatement = statement<
   select coalesce(jsonb_agg(jsonb_build_object('id', c.id, 'generationId', c.generation_id, 'name', c.name,
       'args', c.args, 'attempt', c.attempt, 'timeoutMs', c.timeout_ms) order by c.run_at, c.id), '[]') as calls,
     pg_current_xact_id()::xid::text as txid
-  from ${t.fn('claim_tool_calls_for')}($1::text, $2::text, $3::text[], $4::int, $5::float8) c`,
+  from ${t.fn('claim_tool_calls_for')}($1::text, $2::text, $3::text[], $4::int, $5::float8, $6::text[]) c`,
 )
 
 /**
@@ -49,7 +58,7 @@ export async function claimToolCallsFor(
   claim: ClaimToolCallsFor,
   options: DatabaseOptions = {},
 ): Promise<{ txid: number; toolCalls: ClaimedToolCall[] }> {
-  const { sessionId, executorId, tools, limit = 1, leaseMs = 30_000 } = claim
+  const { sessionId, executorId, tools, toolCallIds, limit = 1, leaseMs = 30_000 } = claim
   requireId('sessionId', sessionId)
   requireId('executorId', executorId)
   for (const tool of tools) requireId('tools', tool)
@@ -61,6 +70,7 @@ export async function claimToolCallsFor(
     textArray(tools),
     limit,
     leaseMs,
+    toolCallIds ? textArray(toolCallIds) : null,
   ])
   return { txid: Number(row!.txid), toolCalls: row!.calls }
 }
