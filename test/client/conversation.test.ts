@@ -181,6 +181,7 @@ describe('what one tab does, the other sees', () => {
     const text = watch(here, id)
     await reached
     await text.shows('I could go')
+    expect(await newestGeneration(there)).toBe(id)
     const cancel = there.cancel(id)
     expect(statusOf(there, id)).toBe('cancelled')
     await cancel.isPersisted.promise
