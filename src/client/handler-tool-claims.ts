@@ -4,8 +4,9 @@
  *     const claims = handlerToolClaims({ url: '/ai', sessionId })
  *     createToolExecutionEffect({ query, tools, implementations, claim: claims.claim })
  *
- * The handler decides who may (`execute-tools`), the database who does. A lease covers all that this executor holds;
- * when it is lost, what runs is aborted and can settle nothing. A page that is closed loses its calls when
+ * The handler decides who may (`execute-tools`), the database who does. A lease covers what this executor holds;
+ * when it is lost, what runs is aborted and can settle nothing. A claim whose answer was lost may have committed:
+ * then the lease it was made under is renewed only for what else runs under it, and later claims have another. A page that is closed loses its calls when
  * the lease runs out: the next one has them as another attempt.
  */
 import { paths, type ClaimedToolCall } from '../contract/requests.js'
@@ -56,49 +57,77 @@ export function handlerToolClaims(options: HandlerToolClaimsOptions): HandlerToo
   return { claim: (row) => executor.claim(row), close: () => executor.close() }
 }
 
+/** What one `workers` row stands for. */
+interface Lease {
+  readonly executorId: string
+  readonly held: Map<string, AbortController>
+  renewing: boolean
+}
+
 class HandlerExecutor {
   readonly #options: HandlerToolClaimsOptions & { url: string; leaseMs: number }
   readonly #executorId: string
   readonly #fetch: typeof fetch
   readonly #closed = new AbortController()
-  readonly #held = new Map<string, AbortController>()
-  #renewing = false
+  readonly #leases = new Set<Lease>()
+  #lease: Lease
+  #leasesMade = 0
 
   constructor(options: HandlerToolClaimsOptions & { url: string; leaseMs: number }) {
     this.#options = options
     this.#executorId = options.executorId ?? crypto.randomUUID()
     this.#fetch = makeHandlerFetch(options)
+    this.#lease = this.#newLease()
   }
 
   async claim({ id, name }: { id: string; name: string }): Promise<ToolClaim | false> {
     if (this.#closed.signal.aborted) return false
     const { sessionId, leaseMs } = this.#options
-    const body = { executorId: this.#executorId, tools: [name], toolCallIds: [id], leaseMs }
+    const lease = this.#lease
+    const { executorId, held } = lease
+    const body = { executorId, tools: [name], toolCallIds: [id], leaseMs }
     const answer = await this.#ask(paths.claimTools(sessionId), body)
-    // Tried again by the effect: a lost answer's claim is given back by the lease.
-    if (answer.kind !== 'written') throw answer.error
+    if (answer.kind !== 'written') {
+      if (answer.kind === 'passing' && lease === this.#lease) this.#lease = this.#newLease()
+      throw answer.error
+    }
     const [claimed] = answer.body['toolCalls'] as ClaimedToolCall[]
     if (!claimed) return false
     const lost = new AbortController()
-    this.#held.set(id, lost)
-    void this.#renew()
+    held.set(id, lost)
+    void this.#renew(lease)
     const { attempt } = claimed
     return {
       attempt,
       signal: lost.signal,
-      settle: (outcome) => this.#settle(id, attempt, outcome).finally(() => this.#held.delete(id)),
+      settle: (outcome) =>
+        this.#settle(executorId, id, attempt, outcome).finally(() => held.delete(id)),
     }
   }
 
   close(): void {
     this.#closed.abort()
-    this.#loseAll('The executor was closed.')
+    for (const lease of this.#leases) loseAll(lease, 'The executor was closed.')
   }
 
-  async #settle(id: string, attempt: number, outcome: ToolClaimOutcome): Promise<void> {
+  #newLease(): Lease {
+    this.#leasesMade += 1
+    return {
+      executorId: `${this.#executorId}:${this.#leasesMade}`,
+      held: new Map(),
+      renewing: false,
+    }
+  }
+
+  async #settle(
+    executorId: string,
+    id: string,
+    attempt: number,
+    outcome: ToolClaimOutcome,
+  ): Promise<void> {
     const path = paths.settleTool(this.#options.sessionId, id)
     for (let tries = 0; ; tries += 1) {
-      const answer = await this.#ask(path, { executorId: this.#executorId, attempt, outcome })
+      const answer = await this.#ask(path, { executorId, attempt, outcome })
       if (answer.kind === 'written') return
       const isFenced = answer.error.code === 'FENCED' || answer.error.code === 'NOT_FOUND'
       if (isFenced) throw new FencedError(`Tool call ${id}`, attempt)
@@ -108,27 +137,24 @@ class HandlerExecutor {
     }
   }
 
-  /** While something is held. */
-  async #renew(): Promise<void> {
-    if (this.#renewing) return
-    this.#renewing = true
+  /** While something is held under it. */
+  async #renew(lease: Lease): Promise<void> {
+    if (lease.renewing) return
+    lease.renewing = true
+    this.#leases.add(lease)
     const { sessionId, leaseMs } = this.#options
     const { signal } = this.#closed
-    while (this.#held.size > 0 && !signal.aborted) {
+    const { executorId, held } = lease
+    while (held.size > 0 && !signal.aborted) {
       await delay(jittered(leaseMs / 3), signal)
-      if (this.#held.size === 0 || signal.aborted) break
-      const body = { executorId: this.#executorId, leaseMs }
-      const answer = await this.#ask(paths.renewTools(sessionId), body)
+      if (held.size === 0 || signal.aborted) break
+      const answer = await this.#ask(paths.renewTools(sessionId), { executorId, leaseMs })
       if (answer.kind === 'written' && answer.body['renewed'] === false) {
-        this.#loseAll('The lease of this executor was lost.')
+        loseAll(lease, 'The lease of this executor was lost.')
       }
     }
-    this.#renewing = false
-  }
-
-  #loseAll(why: string): void {
-    for (const lost of this.#held.values()) lost.abort(new AiDbError('FENCED', why))
-    this.#held.clear()
+    lease.renewing = false
+    this.#leases.delete(lease)
   }
 
   #ask(path: string, body: object): Promise<WriteAnswer> {
@@ -137,4 +163,9 @@ class HandlerExecutor {
     const signal = AbortSignal.any([this.#closed.signal])
     return askToWrite(address, { method: 'POST', path, body }, signal)
   }
+}
+
+function loseAll({ held }: Lease, why: string): void {
+  for (const lost of held.values()) lost.abort(new AiDbError('FENCED', why))
+  held.clear()
 }
